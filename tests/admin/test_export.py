@@ -138,6 +138,25 @@ async def test_an_interrupted_import_goes_on(exported: Path, address: str, clock
     assert "app_11" in found.results[0].content
 
 
+@pytest.mark.parametrize(
+    "cut", ['{"kind":"source"', '{"kind":"merge"'], ids=["before the sources", "after the sources"]
+)
+async def test_a_file_that_ends_after_the_observations(
+    exported: Path, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: str
+) -> None:
+    """Lines whose sources are not there yet keep their trust, and the rest of the import completes them."""
+    monkeypatch.setattr("memolog.admin.imports._ROWS", 10)
+    text = "\n".join([header(exported), *lines(exported)])
+    assert '"trust":"user"' in text
+    (tmp_path / "cut.jsonl").write_text(text[: text.index(cut)])
+    async with memory_at(str(tmp_path / "copy.db"), clock) as memory:
+        with pytest.raises(InputError, match="not complete"):
+            await memory.import_from(tmp_path / "cut.jsonl")
+        await memory.import_from(exported)
+        await memory.export(tmp_path / "after.jsonl")
+    assert lines(tmp_path / "after.jsonl") == lines(exported)
+
+
 def _five(bits: int) -> int:
     """Return the same number every time: no chance at all."""
     return 5 % (1 << bits)

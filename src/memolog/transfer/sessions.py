@@ -163,15 +163,7 @@ def read_chatgpt(conversations: list[Any]) -> Iterator[Conversation]:
                 skipped.append(Skipped(where=f"{thread}, {node}", why=why))
             else:
                 messages.append(one)
-        start = moment(data.get("create_time"))
-        yield Conversation(
-            thread=thread,
-            title=data.get("title") or None,
-            messages=dated(messages, start),
-            created_at=start,
-            metadata={"source": "chatgpt"},
-            skipped=tuple(skipped),
-        )
+        yield _exported("chatgpt", thread, data.get("title"), data.get("create_time"), messages, skipped)
 
 
 def _branch(mapping: Data, node: str) -> list[str]:
@@ -237,15 +229,21 @@ def read_claude(conversations: list[Any]) -> Iterator[Conversation]:
                 continue
             role = "user" if inner.get("sender") == "human" else "assistant"
             messages.append(message(role, parts, id=str(inner.get("uuid")), at=moment(inner.get("created_at"))))
-        start = moment(data.get("created_at"))
-        yield Conversation(
-            thread=thread,
-            title=data.get("name") or None,
-            messages=dated(messages, start),
-            created_at=start,
-            metadata={"source": "claude"},
-            skipped=tuple(skipped),
-        )
+        yield _exported("claude", thread, data.get("name"), data.get("created_at"), messages, skipped)
+
+
+def _exported(
+    source: str, thread: str, title: Any, created_at: Any, messages: list[NewMessage], skipped: list[Skipped]
+) -> Conversation:
+    start = moment(created_at)
+    return Conversation(
+        thread=thread,
+        title=title or None,
+        messages=dated(messages, start),
+        created_at=start,
+        metadata={"source": source},
+        skipped=tuple(skipped),
+    )
 
 
 def _claude_parts(data: Data) -> tuple[Part, ...]:
