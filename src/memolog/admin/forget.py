@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memolog.compaction.store import undoing_compactions
@@ -73,8 +72,6 @@ async def forget(
     if not dry_run and message is None and observation is None:
         # Messages that a turn could not save yet must not be saved later.
         components.outbox.forget(resource, thread)
-    if not dry_run:
-        components.store.empty_caches()
     return await _clean(connection, components, gone)
 
 
@@ -96,13 +93,13 @@ async def forget_older(connection: Connection, resource: str, *, dry_run: bool) 
     )
     if gone == Forgotten(resource=resource, dry_run=dry_run):
         return gone
-    if not dry_run:
-        components.store.empty_caches()
     return await _clean(connection, components, gone)
 
 
 async def _clean(connection: Connection, components: Components, gone: Forgotten) -> Forgotten:
     """Delete the copies of the database, which may contain forgotten text, and rewrite the file without deleted bytes."""
+    if not gone.dry_run:
+        components.store.empty_caches()
     file = components.store.engine.file
     if file is None:
         return gone
@@ -110,14 +107,10 @@ async def _clean(connection: Connection, components: Components, gone: Forgotten
     gone = replace(gone, copies=tuple(str(copy) for copy in copies))
     if gone.dry_run:
         return gone
-    await asyncio.to_thread(_remove, copies)
+    for copy in copies:
+        await asyncio.to_thread(copy.unlink, missing_ok=True)
     is_clean = await asyncio.to_thread(clean_file, file, timeout=connection.config.busy_timeout)
     return replace(gone, is_clean=is_clean)
-
-
-def _remove(copies: list[Path]) -> None:
-    for copy in copies:
-        copy.unlink(missing_ok=True)
 
 
 class ChangeCalls(Calls):

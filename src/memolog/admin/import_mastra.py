@@ -26,6 +26,7 @@ from memolog.db.queries import Step, load_queries
 from memolog.db.sqlite import SqliteEngine, SqliteOptions
 from memolog.errors import InputError, MemologError, StoreCorrupt
 from memolog.log.rendering import render_group
+from memolog.log.runs import observation_values
 from memolog.observer.drafts import Parsed
 from memolog.observer.reply import parse_observations
 from memolog.text.tokens import TokenCounter
@@ -438,24 +439,7 @@ class _Log:
         ]
 
     def _line(self, line: Observation, spans: Mapping[str, tuple[int, int]]) -> None:
-        self._add(
-            "observation",
-            id=line.id,
-            group=line.group,
-            ordinal=line.ordinal,
-            parent=line.parent,
-            priority=line.priority,
-            trust="assistant",
-            grounded=1,
-            state="active",
-            tokens=line.tokens,
-            said_at=to_micros(line.said_at) if line.said_at else None,
-            about=line.about.isoformat() if line.about else None,
-            text=pack(line.text),
-            verbatim=pack(line.verbatim),
-            files=dumps(list(line.files)),
-            metadata=dumps(dict(line.metadata)),
-        )
+        self._add("observation", group=line.group, state="active", **observation_values(line))
         for name, (first, last) in spans.items():
             self._add("source", observation=line.id, thread=name, first_seq=first, last_seq=last)
 
