@@ -83,9 +83,9 @@ class SyncWorkingMemory:
     @property
     def thread(self) -> str | None: ...
     def read(self) -> Document | None:
-        """Return the document with its present version; None if there is no document yet."""
+        """Return the document with its present version, or None if there is no document yet."""
     def value(self) -> JsonObject:
-        """Return the object of a JSON working memory; an empty object if there is no document yet."""
+        """Return the object of a JSON working memory, or an empty object if there is no document yet."""
     def versions(self, *, limit: int = 50, before: int | None = None) -> tuple[DocumentVersion, ...]:
         """Return the versions, the newest first. Pass the lowest number as `before` to get older versions."""
     def diff(self, old: int, new: int | None = None) -> str:
