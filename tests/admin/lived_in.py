@@ -28,8 +28,6 @@ from memolog.memory import Memory
 from memolog.store import Store
 from memolog.testing import FakeClock
 
-__all__ = ["Echo", "dump", "files_holding", "live", "names_in", "opened", "rows_of", "settings", "word"]
-
 _MESSAGE: Final = re.compile(r"^<message>\[(\d+)\][^\n]*\n(.*?)\n</message>", re.MULTILINE | re.DOTALL)
 _THREAD: Final = re.compile(r'^<thread id="([^"]+)">$', re.MULTILINE)
 _LINE: Final = re.compile(r"^\s*(o\d+) (.*)$", re.MULTILINE)

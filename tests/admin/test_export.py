@@ -11,11 +11,13 @@ import pytest
 from admin.transfer_world import RESOURCES, live, memory_at
 from conftest import FakeClock
 from contract.raw_sql import run_sql
+from kit.engines import engines
 from memolog.admin.transfer_store import TABLES
 from memolog.core.message import UserMessage
 from memolog.errors import ImportConflict, InputError, NotFound
 from memolog.memory import Memory
 
+engine_name = engines("sqlite", "postgres")
 # A claim with an end is nobody's elsewhere, an open turn neither, and each database has its own record of migrations. What search
 # derives is derived.
 NOT_EXPORTED = {"leases", "memolog_migrations", "processes", "unseen"}
@@ -36,12 +38,6 @@ def header(path: Path) -> str:
 async def refuse_model(*_: object) -> Any:
     """Nobody may ask a model while importing."""
     raise AssertionError("a model was asked")
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines."""
-    return request.param
 
 
 @pytest.fixture

@@ -25,8 +25,6 @@ from simulation.turns import BodyError
 if TYPE_CHECKING:
     from simulation.world import World
 
-__all__ = ["Actor", "Conversation", "Unseen"]
-
 _FILLER = "the quick brown fox jumps over the lazy dog while nobody is looking "
 
 

@@ -16,11 +16,7 @@ from memolog.core.message import NewMessage, parts_to_json
 from memolog.messages.store import Saved
 from simulation.model import MARKER, MARKERS
 
-__all__ = ["Broken", "Checker", "Expected", "Group", "Leaf"]
-
 Row = tuple[Any, ...]
-Leaf = tuple[int, int, int]
-"""A thread, and the first and the last message of a span in it."""
 
 _LIVE_GROUPS = ("buffered", "active", "covered")
 

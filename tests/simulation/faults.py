@@ -8,8 +8,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["CRASH_POINTS", "KINDS", "Crash", "Rates", "Struck"]
-
 KINDS: Final = (
     "model raises",
     "model hangs",

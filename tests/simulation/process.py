@@ -23,8 +23,6 @@ from simulation.model import FaultyModel
 if TYPE_CHECKING:
     from simulation.world import World
 
-__all__ = ["PROCESS", "Process", "owned_tasks"]
-
 PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
 
 # A run makes a few hundred.
@@ -143,7 +141,7 @@ class Process:
             self._host.fail(f"{name} of {self.name} was refused by a guard of the database: {error}")
             raise
         if name in _SAVES:
-            self._host.saved(result if isinstance(result, Saved) else result[0])
+            self._host.expected.acknowledge(result if isinstance(result, Saved) else result[0])
         return result
 
     async def _reach(self) -> None:

@@ -14,8 +14,6 @@ from simulation.turns import chat
 if TYPE_CHECKING:
     from simulation.world import World
 
-__all__ = ["Rest"]
-
 # Longer than any back-off, any lease, and any clock's jump.
 _NIGHT = 900.0
 # A night observes one step of what a thread has left behind, and a run of tools may leave a dozen of them.

@@ -16,8 +16,6 @@ from memolog.core.message import ToolCallPart, ToolResultPart
 from simulation.checker import Broken, Checker, Expected
 from simulation.model import MARKER
 
-__all__ = ["Request", "Seen"]
-
 
 @dataclass(slots=True, kw_only=True)
 class Request:

@@ -14,8 +14,6 @@ from memolog.core.message import NewMessage, TextPart
 if TYPE_CHECKING:
     from simulation.actor import Actor
 
-__all__ = ["SHAPES", "BodyError"]
-
 
 class BodyError(Exception):
     """The application fails in the middle of a turn."""

@@ -5,24 +5,23 @@ are checked. At the end the faults stop, and everything must come to rest.
 """
 
 import asyncio
-import contextlib
 import logging
 import random
 import shutil
 import tempfile
 from collections import Counter, deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from memolog import Config, ObservationConfig, ReflectionConfig
 from memolog.connection import open_store
 from memolog.core.settings import KeepRecent
 from memolog.db import sqlite
 from memolog.errors import MemologError
-from memolog.messages.store import Saved
 from simulation.actor import Actor, Conversation
 from simulation.checker import Broken, Checker, Expected
 from simulation.faults import CRASH_POINTS, Crash, Rates, Struck
@@ -31,8 +30,6 @@ from simulation.process import Process, owned_tasks
 from simulation.rest import Rest
 from simulation.seen import Seen
 from simulation.turns import SHAPES
-
-__all__ = ["Outcome", "Violation", "World", "simulate"]
 
 _LEASE = 30.0
 _SHORT, _MIDDLE, _LONG = (0.0, 0.4), (0.5, 8.0), (20.0, 90.0)
@@ -139,10 +136,6 @@ class World:
         """Return a number that was not given before."""
         self._numbers += 1
         return self._numbers
-
-    def saved(self, saved: Saved) -> None:
-        """Learn that rows were committed."""
-        self.expected.acknowledge(saved)
 
     def asked(self, process: Process, words: list[str]) -> None:
         """Check that no model is asked about messages that have been observed already."""
@@ -438,11 +431,8 @@ class World:
             self.struck.note("restart")
             self.note(f"{process.name} restarts")
             process.is_leaving = True
-            self._chores.add(task := self._loop.create_task(self._restarting(process)))
+            self._chores.add(task := self._loop.create_task(process.leave()))
             task.add_done_callback(self._chores.discard)
-
-    async def _restarting(self, process: Process) -> None:
-        await process.leave()
 
     def _cancel(self) -> None:
         if self.actors:
@@ -475,22 +465,6 @@ def _template() -> bytes:
         with asyncio.Runner(loop_factory=VirtualLoop) as runner:
             runner.run(make())
         return path.read_bytes()
-
-
-@contextlib.contextmanager
-def _one_order() -> Generator[None]:
-    """Take real time and other threads out of the engine: what is left is decided by the seed."""
-    before = sqlite._BREATH_SECONDS, sqlite._COMMITS_BETWEEN_LOOKS
-    logger = logging.getLogger("memolog")
-    was_disabled, logger.disabled = logger.disabled, True
-    setattr(sqlite, "_BREATH_SECONDS", float("inf"))  # noqa: B010 - a constant to everybody else
-    setattr(sqlite, "_COMMITS_BETWEEN_LOOKS", 1 << 60)  # noqa: B010
-    try:
-        yield
-    finally:
-        setattr(sqlite, "_BREATH_SECONDS", before[0])  # noqa: B010
-        setattr(sqlite, "_COMMITS_BETWEEN_LOOKS", before[1])  # noqa: B010
-        logger.disabled = was_disabled
 
 
 def _ignore(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -538,7 +512,12 @@ def simulate(seed: int, steps: int = 200, *, verbose: bool = False) -> Outcome:
     try:
         path = Path(folder) / "memolog.db"
         path.write_bytes(template)
-        with _one_order(), asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        # Without real time and other threads in the engine, the seed decides everything.
+        with (
+            patch.multiple(sqlite, _BREATH_SECONDS=float("inf"), _COMMITS_BETWEEN_LOOKS=1 << 60),
+            patch.object(logging.getLogger("memolog"), "disabled", new=True),
+            asyncio.Runner(loop_factory=VirtualLoop) as runner,
+        ):
             return runner.run(_live(seed, steps, str(path), verbose=verbose))
     except SystemExit as endless:
         raise Violation(seed, f"never comes to rest: {endless}", []) from endless
