@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from admin.transfer_world import RESOURCES, live, memory_at
+from admin.lived_in import live, memory_at, opened, word
 from conftest import FakeClock
 from contract.raw_sql import run_sql
 from kit.engines import engines
 from memolog.admin.transfer_store import TABLES
-from memolog.core.message import UserMessage
+from memolog.core.message import FilePart, NewMessage, ReasoningPart, UnknownPart, UserMessage
 from memolog.errors import ImportConflict, InputError, NotFound
 from memolog.memory import Memory
 
@@ -23,6 +23,7 @@ engine_name = engines("sqlite", "postgres")
 NOT_EXPORTED = {"leases", "memolog_migrations", "processes", "unseen"}
 DERIVED = {"indexed_seq", "run_changes"}
 RENAMED = {"kind": "of", "document": "thread"}
+RESOURCES = ("alice", "bob ünïcode", "Zoë")
 
 
 def lines(path: Path) -> list[str]:
@@ -54,13 +55,63 @@ async def exported(clock: FakeClock, tmp_path: Path) -> Path:
     """Return the export of a rich memory; it is lived through once."""
     path, original = tmp_path / "first.jsonl", tmp_path / "original.db"
     if not _made:
-        async with memory_at(str(original), clock) as memory:
-            await live(memory, clock)
+        async with opened(str(original), clock) as memory:
+            for number, resource in enumerate(RESOURCES):
+                await live(memory, clock, resource, threads=("t1", "t2") if number == 0 else ("t1",))
+                await live_oddly(memory, resource)
+                clock.advance(days=3)
             await memory.export(path)
         _made.update(export=path.read_bytes(), database=original.read_bytes())
     path.write_bytes(_made["export"])
     original.write_bytes(_made["database"])
     return path
+
+
+async def live_oddly(memory: Memory, resource: str) -> None:
+    """Add what is rare: a branch, labels to sort, odd characters, files, unknown parts, tombstones."""
+    handle = memory.thread("t1", resource=resource)
+    saved = await handle.save([UserMessage("Make it blue."), UserMessage("No, green.")])
+    await handle.rewind(to=saved[0].seq)
+    tasks = memory.resource(resource).tasks(session="s1", who="tester")
+    await tasks.label("T-1", add=("b", "a", "ä", "Z"))
+    await tasks.close("T-1", summary="The parser reads everything.")
+    await memory.resource(resource).working_memory().replace("# Facts\n- likes tea and \x00 nulls", who="tester")
+    odd = [
+        NewMessage(
+            role="user",
+            parts=(
+                FilePart(media_type="image/png", data=bytes(range(256)), name="a\x00b \ud800.png"),
+                UnknownPart(data={"kind": "new", "n": 1e300, "deep": [[{"x": -0.0}]]}),
+            ),
+            id="odd-1",
+            speaker="Zoë",
+            metadata={"a": [1, {"b": None}]},
+        ),
+        NewMessage(
+            role="assistant", parts=(ReasoningPart(text="\ud83d\ude00 \u2028 \x01", signature="s"),), id="odd-2"
+        ),
+        NewMessage(role="user", parts=(), id="gone-1"),
+    ]
+    kit = await memory.open()
+    await kit.store.messages.save(resource, "t1", odd)
+    await kit.store.task_messages.attach(resource, "T-1", ["odd-1", "odd-2"], "reference", who="tester")
+    await kit.store.task_messages.attach(resource, "T-1", ["odd-1"], "output", who="tester")
+    sql = "UPDATE messages SET state = 'forgotten', parts = '[]' WHERE id = 'gone-1' RETURNING seq"
+    await run_sql(kit.store, sql)
+    hashed = (
+        "INSERT INTO tombstones (resource, kind, value, said_at, forgotten_at) "
+        "VALUES (:resource, 'key', 'a key', 0, 5), (:resource, 'words', '0123abcd', 3, 5) RETURNING pk"
+    )
+    await run_sql(kit.store, hashed, resource=resource)
+    event = "INSERT INTO events (resource, at, kind, data) VALUES (:resource, 5, 'Same', '{}') RETURNING pk"
+    for _ in range(2):
+        await run_sql(kit.store, event, resource=resource)
+    await kit.store.settings.put(resource, {"scope": "thread", "observation.message_tokens": 900})
+    extract = (
+        "INSERT INTO extracts (thread_pk, first_seq, last_seq, at, key, who, run, value) "
+        "SELECT pk, 1, 2, 7, 'k', 'me', 'r', '{\"a\": 1}' FROM threads WHERE resource = :resource AND id = 't1' RETURNING pk"
+    )
+    await run_sql(kit.store, extract, resource=resource)
 
 
 async def copy_of(address: str, clock: FakeClock, path: Path, **options: Any) -> Memory:
@@ -124,14 +175,14 @@ async def test_an_interrupted_import_goes_on(exported: Path, address: str, clock
             await memory.import_from(exported)
         kit.store.engine.commit_hook = None
         # Whoever searches in the meantime indexes what is there.
-        await memory.resource("Zoë").search("question")
-        await memory.resource("alice").search("question")
+        await memory.resource("Zoë").search("detail")
+        await memory.resource("alice").search("detail")
         await memory.aclose()
     async with await copy_of(target, clock, exported) as memory:
         await memory.export(tmp_path / "second.jsonl")
-        found = await memory.resource("alice").search("src/app_11.py", thread="t1")
+        found = await memory.resource("alice").search(word("alice", "t1", 11), thread="t1")
     assert lines(tmp_path / "second.jsonl") == lines(exported)
-    assert "app_11" in found.results[0].content
+    assert word("alice", "t1", 11) in found.results[0].content
 
 
 @pytest.mark.parametrize(

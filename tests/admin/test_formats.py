@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from admin.transfer_world import memory_at
+from admin.lived_in import memory_at
 from conftest import FakeClock
 from memolog.core.message import (
     FilePart,

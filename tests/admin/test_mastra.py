@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from admin.transfer_world import memory_at
+from admin.lived_in import memory_at
 from conftest import FakeClock
 from kit.engines import engines
 from memolog import Config
