@@ -76,7 +76,7 @@ async def examine(
     await doctor.repair(found)
     if file is not None:
         await asyncio.to_thread(rebuild_indexes, file, timeout=config.busy_timeout)
-    for name in (resource,) if resource is not None else await doctor.resources():
+    for name in (resource,) if resource is not None else await components.store.resources():
         await components.store.indexing.catch_up(name, redact)
     return replace(await doctor.report(resource, found, await find()), copy=copy, index_rebuilt=True)
 
@@ -123,10 +123,6 @@ class Doctor(Calls):
             replace(one.finding, repaired=one.finding.is_safe and one.finding not in still) for one in found
         )
         return Report(findings=findings, examined=tuple(zip(_EXAMINED, rows, strict=True)))
-
-    async def resources(self) -> tuple[str, ...]:
-        """Return all resources."""
-        return await self.engine.fetch(q.resources(), lambda row: row.resource)
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,8 +173,7 @@ def worth(shown: EdgeTask, now: datetime) -> tuple[int, int, int, int, datetime]
     urgency = 2
     if task.due is not None:
         urgency = 0 if task.due <= now else 1 if task.due - now <= _SOON else 2
-    pressing = task.priority - (1 if urgency == 1 else 2 if urgency == 0 else 0)
-    return (0 if shown.is_active else 1, pressing, urgency, -shown.unblocks, task.created_at)
+    return (0 if shown.is_active else 1, task.priority + urgency, urgency, -shown.unblocks, task.created_at)
 
 
 def edge_lines(given: EdgeTasks, *, now: datetime, budget: int, count: Callable[[str], int]) -> tuple[str, ...]:
