@@ -55,7 +55,7 @@ class TaskClaims(TaskCalls):
 
         Raise TaskBlocked if another task must be closed first, and TaskHeld if another session has claimed the task.
         """
-        check_ids(resource=resource, task=task, session=session, who=who)
+        check_ids(session=session, who=who)
         check_optional_ids(thread=thread)
         moment, end = self._end(lasts)
         now, until = to_micros(moment), to_micros(end)
@@ -97,7 +97,7 @@ class TaskClaims(TaskCalls):
     @writes("task_claims.heartbeat")
     def heartbeat(self, resource: str, task: str, session: str, *, lasts: timedelta) -> Script[Claimed]:
         """Renew a claim. Raise TaskHeld if this session has not claimed the task."""
-        check_ids(resource=resource, task=task, session=session)
+        check_ids(session=session)
         _, end = self._end(lasts)
         found = yield from finding(resource, task)
         if found.status != "in_progress" or unpack(found.session) != session:
@@ -109,7 +109,7 @@ class TaskClaims(TaskCalls):
     @writes("task_claims.release")
     def release(self, resource: str, task: str, session: str, *, who: str, force: bool = False) -> Script[Task]:
         """Release a task, so that it is open again. `force` also releases a task that another session has claimed."""
-        check_ids(resource=resource, task=task, session=session, who=who)
+        check_ids(session=session, who=who)
         now = self._now()
         found = yield from finding(resource, task)
         if found.status != "in_progress":
@@ -137,7 +137,7 @@ class TaskClaims(TaskCalls):
 
         Raise TaskHeld if another session has claimed the task, unless `force` is set.
         """
-        check_ids(resource=resource, task=task, session=session, who=who)
+        check_ids(resource=resource, session=session, who=who)
         text = _checked_end(reason, summary)
         text = text if self._clean is None else str(self._clean(text))
         now = self._now()
@@ -160,7 +160,7 @@ class TaskClaims(TaskCalls):
     @writes("task_claims.reopen")
     def reopen(self, resource: str, task: str, *, who: str, why: str | None = None) -> Script[Task]:
         """Reopen a closed task, and restore it if it has decayed. The tasks that it blocks are blocked again."""
-        check_ids(resource=resource, task=task, who=who)
+        check_ids(resource=resource, who=who)
         why = why if self._clean is None or why is None else str(self._clean(why))
         now = self._now()
         yield from taking_book(resource)
@@ -201,7 +201,6 @@ class TaskDecay(TaskCalls):
     @writes("task_decay.restore")
     def restore(self, resource: str, task: str) -> Script[Task]:
         """Restore a decayed task. A task that has not decayed does not change."""
-        check_ids(resource=resource, task=task)
         now = self._now()
         found = yield from finding(resource, task)
         if found.level > 0:

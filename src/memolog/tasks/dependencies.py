@@ -108,7 +108,6 @@ class TaskReady(TaskCalls):
     @reads
     def explain(self, resource: str, task: str) -> Script[Explained]:
         """Return the reasons why a task is ready or not ready."""
-        check_ids(resource=resource, task=task)
         now = self._clock.now()
         found = yield from finding(resource, task)
         shown = yield from reading_task(found.pk)

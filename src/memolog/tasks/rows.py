@@ -38,6 +38,7 @@ def lease_name(task_id: str) -> str:
 
 def finding(resource: str, task: str) -> Script[Row]:
     """Return the row of a task by its id or handle, with the columns of the query `find`. Raise TaskNotFound if there is none."""
+    check_ids(resource=resource, task=task)
     rows = yield q.find(resource=resource, task=task, handle=handle_in(task))
     if not rows:
         raise TaskNotFound(task)

@@ -98,7 +98,7 @@ def named(refs: Sequence[TaskRef]) -> str:
     return " and ".join([", ".join(shown), *rest])
 
 
-def why_ready(task: Task, now: datetime, unblocks: int = 0) -> str:
+def why_ready(task: Task, now: datetime, unblocks: int) -> str:
     """Return in one line why a task can be claimed."""
     is_open = task.status != "in_progress"
     claim = "nothing blocks it" if is_open else f"the claim of {task.session or 'its last holder'} has ended"

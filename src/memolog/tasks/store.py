@@ -79,16 +79,12 @@ class TaskStore(TaskCalls):
         """Create a task with its labels, links and source messages in one transaction. Raise InputError if the id is in use."""
         check_ids(resource=resource, who=who)
         task_id = self._new_id() if new.id is None else check_id("task", new.id)
-        values = {
-            **_columns(self._cleaned({name: getattr(new, name) for name in EDITABLE})),
-            "resource": resource,
-            "id": task_id,
-        }
+        columns = _columns(self._cleaned({name: getattr(new, name) for name in EDITABLE}))
         labels = sorted(map(_check_label, self._clean_labels(new.labels)))
         links = _links_of(new)
         now = self._now()
         number = (yield task_queries.take_book(resource=resource, count=1))[0].last_handle
-        rows = yield task_queries.insert_task(**values, handle=f"T-{number}", now=now)
+        rows = yield task_queries.insert_task(**columns, resource=resource, id=task_id, handle=f"T-{number}", now=now)
         if not rows:
             raise InputError(
                 f"A task with the id {task_id} exists already.", then="Choose another id, or leave it out."
@@ -108,7 +104,7 @@ class TaskStore(TaskCalls):
         self, resource: str, task: str, changes: Mapping[str, object], *, who: str, version: int | None = None
     ) -> Script[Task]:
         """Change fields of a task. With `version`, raise TaskChanged if the task has changed since that version."""
-        check_ids(resource=resource, task=task, who=who)
+        check_ids(who=who)
         unknown = sorted(set(changes) - set(EDITABLE))
         if unknown:
             raise InputError(
@@ -144,11 +140,9 @@ class TaskStore(TaskCalls):
         self, resource: str, task: str, *, add: Sequence[str] = (), remove: Sequence[str] = (), who: str
     ) -> Script[Task]:
         """Add and remove labels."""
-        check_ids(resource=resource, task=task, who=who)
-        adding, removing = (
-            sorted(set(map(_check_label, self._clean_labels(add)))),
-            sorted(set(map(_check_label, remove))),
-        )
+        check_ids(who=who)
+        adding = sorted(set(map(_check_label, self._clean_labels(add))))
+        removing = sorted(set(map(_check_label, remove)))
         now = self._now()
         found = yield from finding(resource, task)
         yield task_queries.lock_task(task_pk=found.pk)
@@ -181,7 +175,6 @@ class TaskStore(TaskCalls):
         self, resource: str, task: str, *, limit: int = 100, after: str | None = None
     ) -> Script[Page[TaskChange]]:
         """Return the changes of a task, the oldest first."""
-        check_ids(resource=resource, task=task)
         check_limit(limit)
         (start,) = page_key(after, (FIRST,))
         found = yield from finding(resource, task)
@@ -196,7 +189,6 @@ class TaskViews(TaskCalls):
     @reads
     def get(self, resource: str, task: str) -> Script[Task]:
         """Return a task by id or handle. Raise TaskNotFound if it does not exist."""
-        check_ids(resource=resource, task=task)
         found = yield from finding(resource, task)
         return (yield from reading_task(found.pk))
 
@@ -223,7 +215,6 @@ class TaskViews(TaskCalls):
     @reads
     def show(self, resource: str, task: str) -> Script[TaskView]:
         """Return a task with the tasks that it is linked to."""
-        check_ids(resource=resource, task=task)
         found = yield from finding(resource, task)
         shown = yield from reading_task(found.pk)
         sides: dict[tuple[str, bool], list[TaskRef]] = {}
@@ -348,7 +339,7 @@ class TaskMessages(TaskCalls):
 
         If a message does not exist, raise MessageNotFound and link none of them.
         """
-        check_ids(resource=resource, task=task, who=who)
+        check_ids(who=who)
         check_optional_ids(thread=thread)
         if kind not in MESSAGE_LINK_KINDS:
             raise InputError(f"Unknown kind of link: {kind!r}.", then=f"Use one of {', '.join(MESSAGE_LINK_KINDS)}.")
@@ -364,7 +355,7 @@ class TaskMessages(TaskCalls):
         self, resource: str, task: str, messages: Sequence[str] | Span, *, who: str, thread: str | None = None
     ) -> Script[int]:
         """Unlink messages from a task, also those that were linked because it was active. Return the number of messages."""
-        check_ids(resource=resource, task=task, who=who)
+        check_ids(who=who)
         check_optional_ids(thread=thread)
         now = self._now()
         found = yield from finding(resource, task)
@@ -383,7 +374,6 @@ class TaskMessages(TaskCalls):
         self, resource: str, task: str, *, limit: int = 50, after: str | None = None
     ) -> Script[Page[LinkedMessage]]:
         """Return the messages of a task, the oldest first."""
-        check_ids(resource=resource, task=task)
         check_limit(limit)
         at, pk = page_key(after, (FIRST, FIRST))
         found = yield from finding(resource, task)
@@ -395,7 +385,6 @@ class TaskMessages(TaskCalls):
     @reads
     def count(self, resource: str, task: str) -> Script[int]:
         """Return the number of messages that are linked to a task."""
-        check_ids(resource=resource, task=task)
         found = yield from finding(resource, task)
         return (yield message_queries.count_linked(task_pk=found.pk))[0].messages
 
