@@ -167,8 +167,7 @@ class Process:
             raise Crash
 
     def _reached(self, point: str) -> None:
-        if not self.is_up:
-            raise Crash
+        self._check_up()
         if self.armed is None:
             return
         name, moment, until = self.armed

@@ -78,9 +78,9 @@ class Rest:
         world = self._world
         for number, thread in enumerate(world.threads):
             process = world.processes[number % len(world.processes)]
-            degraded = world.seen.degraded
+            degraded = world.seen.counts["degraded"]
             await world.play(process, thread, _patient_chat).task
-            if world.seen.degraded != degraded:
+            if world.seen.counts["degraded"] != degraded:
                 world.fail(f"{thread.resource}/{thread.name} cannot be used: {process.degraded[-1]}")
         for process in self._all:
             await process.memory.settled()

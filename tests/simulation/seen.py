@@ -5,6 +5,7 @@ extends it.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -70,8 +71,7 @@ class Seen:
         self._checker, self._expected, self._config = checker, expected, config
         self._last: dict[tuple[str, str], _Last] = {}
         self._kept: dict[tuple[str, str], _Kept] = {}
-        self.contexts = self.degraded = self.extended = self.exceeded = self.repeated = 0
-        self.unseen = 0
+        self.counts = Counter[str]()
         self.alive: Callable[[], set[str]] = set[str]
 
     def forget(self, resource: str, thread: str) -> None:
@@ -80,8 +80,7 @@ class Seen:
 
     def check(self, context: Context, request: Request) -> None:
         """Check one context. Raises Broken."""
-        self.contexts += 1
-        self.degraded += request.is_degraded
+        self.counts.update(contexts=1, degraded=int(request.is_degraded))
         where = f"context {request.resource}/{request.thread} step {request.step}"
         if leak := self._expected.leak(request.resource, context.render()):
             raise Broken(f"{where} of {request.resource} says {leak}")
@@ -138,7 +137,7 @@ class Seen:
         """Check that a context built again is the one that was seen. Raises Broken."""
         if number != self.number(resource, thread):
             return
-        self.repeated += 1
+        self.counts["repeated"] += 1
         text, again = self._kept[resource, thread].text, context.render_without_edge()
         if text != again:
             raise Broken(
@@ -162,7 +161,7 @@ class Seen:
             for message in context.tail
             for part in message.parts
         ]
-        self.unseen += len(request.unseen)
+        self.counts["unseen"] += len(request.unseen)
         for text in request.unseen:
             if not any(text in one for one in shown):
                 raise Broken(f"{where}: what no model has seen is out of sight: {text[:60]!r}")
@@ -270,7 +269,7 @@ class Seen:
         is_comparable = last is not None and last.key == key and request.is_alone and last.open_calls <= opened
         is_comparable = is_comparable and not context.shortened
         if last is not None and is_comparable:
-            self.extended += 1
+            self.counts["extended"] += 1
             if not text.startswith(last.text):
                 raise Broken(f"{where} does not extend the last one: {_difference(last.text, text)}")
         # While nothing comes after the log, the last question stands in for it; it makes room for the next one.
@@ -306,7 +305,7 @@ class Seen:
         )
         if total <= limit + newest:
             return
-        self.exceeded += 1
+        self.counts["exceeded"] += 1
         if request.has_waited or not request.is_alone:
             return
         failures = self._checker.rows("SELECT failures FROM logs WHERE pk = ?", log)[0][0]

@@ -484,23 +484,14 @@ async def _live(seed: int, steps: int, path: str, *, verbose: bool) -> Outcome:
                 process.is_up = False
                 process._bury()
         world.checker.close()
-    counts = Counter(
-        contexts=world.seen.contexts,
-        degraded=world.seen.degraded,
-        extended=world.seen.extended,
-        exceeded=world.seen.exceeded,
-        repeated=world.seen.repeated,
-        unseen=world.seen.unseen,
-        checks=world.checker.checks,
-        requests=sum(p.model.requests for p in (*world.processes, world.sweeper)),
-    )
+    requests = sum(process.model.requests for process in (*world.processes, world.sweeper))
     return Outcome(
         seed=seed,
         steps=steps,
         struck=world.struck,
         decisions=world.decisions,
         shapes=world.shapes,
-        counts=counts,
+        counts=world.seen.counts + Counter(checks=world.checker.checks, requests=requests),
         trace=list(world.trace),
     )
 
