@@ -18,8 +18,7 @@ from memolog.errors import ImportConflict, InputError, NotFound
 from memolog.memory import Memory
 
 engine_name = engines("sqlite", "postgres")
-# A claim with an end is nobody's elsewhere, an open turn neither, and each database has its own record of migrations. What search
-# derives is derived.
+# Leases, processes and open turns have no meaning in another database, which also has its own record of migrations.
 NOT_EXPORTED = {"leases", "memolog_migrations", "processes", "unseen"}
 DERIVED = {"indexed_seq", "run_changes"}
 RENAMED = {"kind": "of", "document": "thread"}

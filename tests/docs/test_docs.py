@@ -49,7 +49,7 @@ CITED = re.compile(r"tests/[\w/.-]+\.py(?:::\w+)?")
 
 
 def exists(cited: str) -> bool:
-    """Tell whether a test file, or a test in it, is there."""
+    """Return whether a test file, or a test in it, exists."""
     name, _, function = cited.partition("::")
     file = ROOT / name
     if not file.is_file() or not function:

@@ -91,7 +91,7 @@ def pages(site: Path) -> dict[str, Page]:
 
 
 def is_outside(address: str) -> bool:
-    """Tell whether an address leads out of the site."""
+    """Return whether an address is outside of the site."""
     return bool(urlsplit(address).scheme or urlsplit(address).netloc)
 
 

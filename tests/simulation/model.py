@@ -1,7 +1,4 @@
-"""A model that is sometimes slow, wrong or away, and otherwise dutiful.
-
-Knows how replies look. It reads nothing but its request, and tells the world which messages it was asked about.
-"""
+"""A model that is sometimes slow, wrong or not available. It reports to the world which messages it is asked about."""
 
 import asyncio
 import random

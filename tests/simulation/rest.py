@@ -1,7 +1,4 @@
-"""Coming to rest: the faults have ended, and everything must be as if there had been none.
-
-Knows what is owed once nothing fails any more: no run is left undone, little is left to observe, every thread can be used.
-"""
+"""The end of a simulation, without faults: all runs must finish, little is left to observe, and every thread can be used."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What a context must hold: checked at every request, against the database.
-
-Knows what a provider accepts and what must be in sight. The last context of each thread is kept, to see that the next one
-extends it.
-"""
+"""Check every context against the database: a provider accepts it, it shows what it must, and it extends the last context."""
 
 import json
 from collections import Counter
@@ -347,7 +343,7 @@ def _has_open_call(rows: list[tuple[Any, ...]]) -> bool:
 
 
 def _illegal(tail: tuple[ContextMessage, ...]) -> str | None:
-    """Say what a provider would refuse: a call without its result right behind it, or a result without its call."""
+    """Return why a provider would refuse the messages, or None: a result must follow its call immediately."""
     waiting: list[str] = []
     for place, message in enumerate(tail):
         results = [part.call_id for part in message.parts if isinstance(part, ToolResultPart)]

@@ -1,7 +1,4 @@
-"""The shapes of turns: what an agent does with its memory, call by call.
-
-Every shape stops at `point` between two calls, where the world decides who goes on. Knows the public face only.
-"""
+"""The shapes of turns: sequences of public calls. A shape waits at `point` between two calls until the world lets it continue."""
 
 from __future__ import annotations
 

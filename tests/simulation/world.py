@@ -1,7 +1,7 @@
-"""The world: some processes on one database, turns and sweeps in them, and faults; one seed decides all of it.
+"""Simulate several processes on one database, with turns, sweeps and faults. The seed decides everything.
 
-Each step lets one actor make one call, starts something, or lets a fault strike; then virtual time passes, and the invariants
-are checked. At the end the faults stop, and everything must come to rest.
+In each step one actor makes one call, a turn or a sweep starts, or a fault happens. Then virtual time passes, and the invariants
+are checked. At the end the faults stop, and all work must finish.
 """
 
 import asyncio
@@ -94,9 +94,9 @@ class World:
         self.window = self.config.threshold
         self.struck, self.decisions, self.shapes = Struck(), Counter[str](), Counter[str]()
         self.by_hand = Counter[str]()
-        """How often somebody began to observe or activate by hand, in each resource."""
+        """How many calls of observe or activate have begun, in each resource."""
         self.at_hand = Counter[str]()
-        """How many of them are at it."""
+        """How many of these calls are running."""
         self.expected = Expected()
         self.checker = Checker(path, self.expected)
         self.seen = Seen(self.checker, self.expected, self.config)
@@ -173,7 +173,7 @@ class World:
     # ------------------------------------------------------------ steps
 
     async def run(self, steps: int) -> None:
-        """Live through so many steps, then come to rest."""
+        """Simulate this many steps, then end the faults and wait until all work is finished."""
         for process in (*self.processes, self.sweeper):
             await process.open()
         for self.step in range(1, steps + 1):

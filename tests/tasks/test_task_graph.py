@@ -97,7 +97,7 @@ class Graph:
         self.links: set[tuple[int, int, LinkKind]] = set()
 
     def has_circle_with(self, source: int, target: int) -> bool:
-        """Tell whether a link would close a circle."""
+        """Return whether a link would close a circle."""
         return source in reachable([(s, t) for s, t, kind in self.links if kind in ORDERING], target)
 
 
