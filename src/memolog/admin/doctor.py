@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from memolog.core.clock import Clock, to_micros
 from memolog.core.config import Config
 from memolog.core.exact_json import loads, pack
 from memolog.core.reports import Finding, FindingKind, Report
-from memolog.db.engine import Calls, Engine, writes
+from memolog.db.engine import TimedCalls, writes
 from memolog.db.queries import Row, Script, Statement, Step, load_queries
 from memolog.db.scope import check_optional_ids
 from memolog.db.sqlite_files import copy_before_repair, damage_in, rebuild_indexes
@@ -81,19 +80,15 @@ async def examine(
     return replace(await doctor.report(resource, found, await find()), copy=copy, index_rebuilt=True)
 
 
-class Doctor(Calls):
+class Doctor(TimedCalls):
     """Examines one resource, or the whole database."""
-
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        super().__init__(engine)
-        self._clock = clock
 
     async def examine(
         self, resource: str | None, *, count: Callable[[str], int], redact: Redact, render: Render
     ) -> tuple[Diagnosis, ...]:
         """Return all violations of invariants in the rows, as of one moment."""
         check_optional_ids(resource=resource)
-        now = to_micros(self._clock.now())
+        now = self._now()
 
         def script() -> Script[tuple[Diagnosis, ...]]:
             found = yield from checking_logs(resource, now)

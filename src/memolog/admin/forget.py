@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from memolog.compaction.store import undoing_compactions
 from memolog.core.clock import Clock, to_micros
 from memolog.core.reports import Forgotten
-from memolog.db.engine import Calls, Engine, Work
+from memolog.db.engine import Engine, TimedCalls, Work
 from memolog.db.queries import Script, load_queries
 from memolog.db.rows import message_from_row
 from memolog.db.scope import LAST, check_ids, check_optional_ids, taking_thread
@@ -113,15 +113,12 @@ async def _clean(connection: Connection, components: Components, gone: Forgotten
     return replace(gone, is_clean=is_clean)
 
 
-class ChangeCalls(Calls):
+class ChangeCalls(TimedCalls):
     """Base class for calls that delete or correct rows."""
 
     def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str]) -> None:
-        super().__init__(engine)
-        self._clock, self._new_id = clock, new_id
-
-    def _now(self) -> int:
-        return to_micros(self._clock.now())
+        super().__init__(engine, clock)
+        self._new_id = new_id
 
 
 class Forgetting(ChangeCalls):

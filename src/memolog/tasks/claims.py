@@ -138,8 +138,7 @@ class TaskClaims(TaskCalls):
         Raise TaskHeld if another session has claimed the task, unless `force` is set.
         """
         check_ids(resource=resource, session=session, who=who)
-        text = _checked_end(reason, summary)
-        text = text if self._clean is None else str(self._clean(text))
+        text = str(self._clean(_checked_end(reason, summary)))
         now = self._now()
         yield from taking_book(resource)
         found = yield from finding(resource, task)
@@ -161,7 +160,7 @@ class TaskClaims(TaskCalls):
     def reopen(self, resource: str, task: str, *, who: str, why: str | None = None) -> Script[Task]:
         """Reopen a closed task, and restore it if it has decayed. The tasks that it blocks are blocked again."""
         check_ids(resource=resource, who=who)
-        why = why if self._clean is None or why is None else str(self._clean(why))
+        why = None if why is None else str(self._clean(why))
         now = self._now()
         yield from taking_book(resource)
         found = yield from finding(resource, task)
@@ -176,7 +175,7 @@ class TaskClaims(TaskCalls):
         return (yield from reading_task(found.pk))
 
     def _end(self, lasts: timedelta) -> tuple[datetime, datetime]:
-        now = self._clock.now()
+        now = self.clock.now()
         try:
             end = now + lasts
         except OverflowError:

@@ -82,7 +82,7 @@ class TaskReady(TaskCalls):
         check_ids(resource=resource)
         check_limit(limit)
         wanted = chosen or TaskFilter()
-        moment = self._clock.now()
+        moment = self.clock.now()
         now = to_micros(moment)
         key = page_key(after, (FIRST, FIRST, FIRST))
         rows = yield from _ready_rows(resource, wanted, now, key, limit + 1)
@@ -108,7 +108,7 @@ class TaskReady(TaskCalls):
     @reads
     def explain(self, resource: str, task: str) -> Script[Explained]:
         """Return the reasons why a task is ready or not ready."""
-        now = self._clock.now()
+        now = self.clock.now()
         found = yield from finding(resource, task)
         shown = yield from reading_task(found.pk)
         own = [ref_from_row(row) for row in (yield link_queries.open_blockers(pks=[found.pk]))]

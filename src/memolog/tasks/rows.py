@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from memolog.core.clock import Clock, from_micros, to_micros
+from memolog.core.clock import Clock, from_micros
 from memolog.core.exact_json import dumps, loads, pack, unpack
-from memolog.db.engine import Calls, Engine
+from memolog.db.engine import Engine, TimedCalls
 from memolog.db.queries import Row, Script, Step, load_queries
 from memolog.db.rows import moment, object_in
 from memolog.db.scope import CleanValue, check_ids, check_optional_ids, chunks
@@ -20,15 +20,13 @@ q = load_queries("tasks/tasks")
 _ROWS_A_QUERY = 512
 
 
-class TaskCalls(Calls):
+class TaskCalls(TimedCalls):
     """Base class for the calls on tasks. Each call reads or changes the tasks of one resource."""
 
     def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str], clean: CleanValue | None) -> None:
-        super().__init__(engine)
-        self._clock, self._new_id, self._clean = clock, new_id, clean
-
-    def _now(self) -> int:
-        return to_micros(self._clock.now())
+        super().__init__(engine, clock)
+        self._new_id = new_id
+        self._clean: CleanValue = clean or (lambda value: value)
 
 
 def lease_name(task_id: str) -> str:

@@ -161,14 +161,11 @@ class TaskStore(TaskCalls):
 
     def _cleaned(self, fields: Mapping[str, object]) -> Mapping[str, object]:
         """Remove secrets from the fields of a task, if redaction is on."""
-        if self._clean is None:
-            return fields
-        texts = {name: self._clean(cast("JsonValue", fields[name])) for name in _TEXTS if name in fields}
-        return {**fields, **texts}
+        return {**fields, **{name: self._clean(cast("JsonValue", fields[name])) for name in _TEXTS if name in fields}}
 
     def _clean_labels(self, labels: Iterable[str]) -> Iterable[str]:
         """Return the labels that contain no secret."""
-        return labels if self._clean is None else [label for label in labels if self._clean(label) == label]
+        return [label for label in labels if self._clean(label) == label]
 
     @reads
     def history(
@@ -276,7 +273,7 @@ class TaskViews(TaskCalls):
             raise InputError(
                 f"`days` must be a number from 0 to {_MOST_DAYS:,}, got {days!r}.", then="Pass a number of days."
             )
-        now = self._clock.now()
+        now = self.clock.now()
         before = to_micros(now - timedelta(days=days))
         at, pk = page_key(after, (FIRST, FIRST))
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from memolog.core.clock import Clock, from_micros, to_micros
+from memolog.core.clock import Clock, from_micros
 from memolog.core.document import Document, DocumentVersion, Proposal
 from memolog.core.exact_json import JsonObject, decode, dumps, encode, loads, object_text, pack, unpack
 from memolog.core.thread import Hints
-from memolog.db.engine import Calls, Engine, reads
+from memolog.db.engine import Engine, TimedCalls, reads
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import LAST, CleanValue, check_ids, check_limit, check_number, check_optional_ids, reading_thread
 from memolog.errors import Conflict, DocumentConflict, DocumentNotFound, InputError
@@ -47,12 +47,12 @@ class Facts:
 NO_FACTS = Facts()
 
 
-class WorkingMemories(Calls):
+class WorkingMemories(TimedCalls):
     """Reads and changes documents. Each call is limited to one resource."""
 
     def __init__(self, engine: Engine, clock: Clock, clean: CleanValue | None = None) -> None:
-        super().__init__(engine)
-        self._clock, self._clean = clock, clean
+        super().__init__(engine, clock)
+        self._clean = clean
 
     @reads
     def get(self, resource: str, thread: str | None = None) -> Script[Document | None]:
@@ -77,7 +77,7 @@ class WorkingMemories(Calls):
         same part raises DocumentConflict. Without `read` the change is applied to the present version.
         """
         check_ids(author=who)
-        now, clean = to_micros(self._clock.now()), self._clean
+        now, clean = self._now(), self._clean
 
         def cleaned(document: Document | None) -> NewContent:
             wanted = change(document)
