@@ -83,9 +83,9 @@ class SyncWorkingMemory:
     @property
     def thread(self) -> str | None: ...
     def read(self) -> Document | None:
-        """Return the document with its present version; None if there is no document yet."""
+        """Return the document with its present version, or None if there is no document yet."""
     def value(self) -> JsonObject:
-        """Return the object of a JSON working memory; an empty object if there is no document yet."""
+        """Return the object of a JSON working memory, or an empty object if there is no document yet."""
     def versions(self, *, limit: int = 50, before: int | None = None) -> tuple[DocumentVersion, ...]:
         """Return the versions, the newest first. Pass the lowest number as `before` to get older versions."""
     def diff(self, old: int, new: int | None = None) -> str:
@@ -128,11 +128,11 @@ class SyncTasks:
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
     def get(self, task: str) -> Task:
-        """Return a task; raises NotFound."""
+        """Return a task. Raise TaskNotFound if it does not exist."""
     def find(self, name: str) -> tuple[Task, ...]:
-        """Return the tasks with this id or handle, or else with exactly this title."""
+        """Return the task with this id or handle. If there is none, return the tasks with this title, ignoring case."""
     def show(self, task: str) -> TaskView:
-        """Return a task with what blocks it, what it blocks, and all other links."""
+        """Return a task with the tasks that it is linked to."""
     def list(
         self,
         *,
@@ -148,7 +148,7 @@ class SyncTasks:
         limit: int = 50,
         after: str | None = None,
     ) -> Page[Task]:
-        """Return tasks, newest first, that match all given filters. Pass `next` as `after` for more."""
+        """Return the tasks that match all given filters, the newest first. Pass `next` as `after` to get the next page."""
     def ready(
         self,
         *,
@@ -160,11 +160,11 @@ class SyncTasks:
         limit: int = 10,
         after: str | None = None,
     ) -> ReadyTasks:
-        """Return what can be claimed now, by priority, then age, with why, and how many are ready and blocked in all."""
+        """Return the tasks that can be claimed now, by priority, then age, each with the reasons, and the counts of all tasks."""
     def counts(self) -> TaskCounts:
         """Return how many tasks are ready, blocked, deferred and in progress."""
     def explain(self, task: str) -> Explained:
-        """Return why a task is or is not ready."""
+        """Return the reasons why a task is ready or not ready."""
     def stale(self, *, days: float = 14, limit: int = 50, after: str | None = None) -> Page[Task]:
         """Return tasks that are not claimed and were not changed for `days` days, the oldest change first."""
     def duplicates(
@@ -172,13 +172,13 @@ class SyncTasks:
     ) -> tuple[LikelyDuplicate, ...]:
         """Return pairs of tasks that are likely duplicates: all pairs, or those of a task or of a new title."""
     def history(self, task: str, *, limit: int = 100, after: str | None = None) -> Page[TaskChange]:
-        """Return who changed what and when, oldest first."""
+        """Return the changes of a task, each with its author and time, the oldest first."""
     def search(
         self, query: str, *, status: TaskStatus | Sequence[TaskStatus] = (), limit: int = 10, related: bool = False
     ) -> tuple[TaskHit, ...]:
-        """Return the tasks that match a text best; `related` adds the messages and observations about each."""
+        """Return the tasks that match a text best. `related` adds the messages and observations of each task."""
     def messages(self, task: str, *, limit: int = 50, after: str | None = None) -> Page[LinkedMessage]:
-        """Return the messages of a task, oldest first."""
+        """Return the messages of a task, the oldest first."""
     def observations(self, task: str, *, limit: int = 200) -> tuple[Observation, ...]:
         """Return the observations that were made from the messages of a task."""
     def about(self, task: str, *, limit: int = 50, after: str | None = None) -> TaskAbout:
@@ -203,7 +203,7 @@ class SyncTasks:
         created_from: Sequence[str] = (),
         id: str | None = None,
     ) -> Task:
-        """Create a task, with its labels and its links to other tasks; `created_from` names the messages it came from."""
+        """Create a task with its labels and its links to other tasks. `created_from` are the ids of its source messages."""
     def edit(
         self,
         task: str,
@@ -218,24 +218,25 @@ class SyncTasks:
         due: datetime | Unchanged | None = ...,
         version: int | None = None,
     ) -> Task:
-        """Change the given fields. With `version`, raise a conflict if the task has changed since that version."""
+        """Change the given fields. With `version`, raise TaskChanged if the task has changed since that version."""
     def label(self, task: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Task:
         """Add and remove labels."""
     def defer(self, task: str, until: datetime | None) -> Task:
-        """Defer a task: it is not ready until a moment; None removes the date."""
+        """Defer a task, so that it is not ready until this time. None removes the time."""
     def due(self, task: str, when: datetime | None) -> Task:
-        """Set when a task is due; None removes the date."""
+        """Set the time at which a task is due. None removes it."""
     def link(self, source: str, target: str, kind: LinkKind = "blocks") -> Task:
         """Link two tasks: `source` blocks, is the parent of, is related to, or gave rise to `target`.
 
-        Returns the target. Raises TaskCycle, which names the cycle, if the tasks would wait for each other.
+        Return the target. Raise TaskCycle if the tasks would wait for each other.
         """
     def unlink(self, source: str, target: str, kind: LinkKind = "blocks") -> Task:
-        """Remove a link; returns the target."""
+        """Remove a link, and return the target."""
     def claim(self, task: str, *, thread: str | None = None, lease: float | None = None) -> Claimed:
         """Claim a task for this session, for `lease` seconds, and make it the active task of a thread.
 
-        Exactly one of any number of callers succeeds. Raises TaskBlocked or TaskHeld.
+        Only one of several callers succeeds. Raise TaskBlocked if another task must be closed first, and TaskHeld if another
+        session has claimed the task.
         """
     def claim_next(
         self,
@@ -247,11 +248,11 @@ class SyncTasks:
         thread: str | None = None,
         lease: float | None = None,
     ) -> Claimed | None:
-        """Claim the most urgent ready task; None if there is none."""
+        """Claim the most urgent ready task, and return it. Return None if no task is ready."""
     def heartbeat(self, task: str, *, lease: float | None = None) -> Claimed:
-        """Renew the claim of this session. Saving messages in the thread of an active task renews it too."""
+        """Renew the claim of this session. Saving messages in the thread of its active task renews the claim too."""
     def release(self, task: str, *, force: bool = False) -> Task:
-        """Release a task, so that it is open again; `force` releases it for another session."""
+        """Release a task, so that it is open again. `force` also releases a task that another session has claimed."""
     def close(
         self,
         task: str,
@@ -261,7 +262,7 @@ class SyncTasks:
         claim_next: bool = False,
         force: bool = False,
     ) -> Closed:
-        """Close a task with a reason and a summary; returns what that unblocked. `claim_next` claims the next ready task."""
+        """Close a task, and return it with the tasks that this unblocked. `claim_next` then claims the next ready task."""
     def reopen(self, task: str, *, why: str | None = None) -> Task:
         """Reopen a closed task."""
     def attach(
@@ -272,15 +273,15 @@ class SyncTasks:
         *,
         thread: str | None = None,
     ) -> int:
-        """Link past messages to a task, by their ids or as a span of a thread; returns how many links are new."""
+        """Link messages to a task, by their ids or as a span of a thread. Return the number of new links."""
     def detach(self, task: str, messages: Sequence[str] | Span, *, thread: str | None = None) -> int:
-        """Unlink messages from a task, whether they were linked by hand or not."""
+        """Unlink messages from a task, also those that were linked because the task was active. Return the number of messages."""
     def draft_summary(self, task: str, *, most: int = 8) -> DraftSummary:
-        """Draft the summary for closing a task, with citations, by the model if there is one."""
+        """Draft the summary for closing a task, with citations. The model writes it if there is one."""
     def decay(self, *, limit: int = 500) -> Decayed:
-        """Shrink closed tasks: to their summary after 30 days, to an archive after 90."""
+        """Reduce closed tasks to their summary after 30 days, and archive them after 90 days."""
     def restore(self, task: str) -> Task:
-        """Restore a decayed task exactly."""
+        """Restore the description, metadata and summary of a decayed task."""
 
 class SyncTools:
     """The three tools for a model, without `await`."""

@@ -26,9 +26,7 @@ from memolog.core.run import Usage
 from memolog.db.sqlite import SqliteEngine
 from memolog.memory import Memory
 from memolog.store import Store
-from memolog.testing import FakeClock
-
-__all__ = ["Echo", "dump", "files_holding", "live", "names_in", "opened", "rows_of", "settings", "word"]
+from memolog.testing import FakeClock, ScriptedModel
 
 _MESSAGE: Final = re.compile(r"^<message>\[(\d+)\][^\n]*\n(.*?)\n</message>", re.MULTILINE | re.DOTALL)
 _THREAD: Final = re.compile(r'^<thread id="([^"]+)">$', re.MULTILINE)
@@ -96,10 +94,16 @@ def _topic(messages: Sequence[Message]) -> str:
     return " ".join(_CODE.findall(" ".join(message.text for message in messages)))
 
 
+def memory_at(address: str, clock: FakeClock, **options: Any) -> Memory:
+    """Return a memory with small windows and a scripted model, unless other options are given."""
+    chosen: dict[str, Any] = {"model": ScriptedModel(), "config": settings(), **options}
+    return Memory(address, clock=clock, **chosen)
+
+
 def opened(address: str, clock: FakeClock, **changes: Any) -> Memory:
     """Return a memory with small windows, a model that echoes, and an extractor."""
     topics = Extractor(key="topics", function=_topic)
-    return Memory(address, model=Echo(), config=settings(**changes), clock=clock, extractors=[topics])
+    return memory_at(address, clock, model=Echo(), config=settings(**changes), extractors=[topics])
 
 
 async def live(

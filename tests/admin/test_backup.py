@@ -13,8 +13,7 @@ import markdown
 import pytest
 from markdown_it import MarkdownIt
 
-from admin.lived_in import names_in
-from admin.transfer_world import memory_at
+from admin.lived_in import memory_at, names_in
 from conftest import FakeClock
 from memolog import restore_backup
 from memolog.admin.export import log_as_markdown

@@ -248,12 +248,6 @@ async def test_planted_damage_is_found_and_repaired_where_that_is_safe(
         assert repaired.index_rebuilt
 
 
-def test_planted_kinds_are_many() -> None:
-    """At least fifteen kinds are planted."""
-    assert len({planted.kind for planted in DAMAGES.values()}) >= 15
-    assert len(DAMAGES) >= 30
-
-
 def test_words_that_the_index_lost(tmp_path: Path) -> None:
     """SQLite's own index of words is compared with its documents, and built anew."""
     path = str(tmp_path / "memolog.db")

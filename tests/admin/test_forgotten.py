@@ -123,7 +123,7 @@ async def test_another_name_for_the_same_line(memory: Memory, clock: FakeClock, 
     await memory.resource("alice").forget(message="m1")
     file = transcript(tmp_path / "b.jsonl", ("08:01", "m2", f"  {SECRET}\n"), ("08:20", "m3", SECRET))
     await memory.import_from(file, resource="alice")
-    # Much later it was somebody who said it once more, and nobody has forgotten that.
+    # The last line was said twenty minutes later, so it is another message, which was not forgotten.
     kept = await (await store_of(memory)).messages.after("alice", "t")
     assert [message.id for message in kept] == ["m3"]
     clock.advance(hours=1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from admin.transfer_world import memory_at
+from admin.lived_in import memory_at
 from conftest import FakeClock
 from memolog.core.message import (
     FilePart,
@@ -124,6 +124,15 @@ ANTHROPIC = {
         },
     ],
 }
+
+
+def node(name: str, parent: str, role: str, content: Any, **more: Any) -> dict[str, Any]:
+    """Return a message in the tree of a ChatGPT conversation. A text is its content, or content is passed as it is."""
+    inner = {"content_type": "text", "parts": [content]} if isinstance(content, str) else content
+    return {name: {"parent": parent, "message": {"id": name, "author": {"role": role}, "content": inner, **more}}}
+
+
+CODE = {"content_type": "code", "text": "print(1)"}
 CHATGPT = [
     {
         "conversation_id": "gpt-1",
@@ -132,42 +141,10 @@ CHATGPT = [
         "current_node": "n4",
         "mapping": {
             "n0": {"id": "n0", "message": None, "parent": None},
-            "n1": {
-                "parent": "n0",
-                "message": {
-                    "id": "n1",
-                    "author": {"role": "user"},
-                    "create_time": 1767600060.5,
-                    "content": {"content_type": "text", "parts": ["Name a cat"]},
-                },
-            },
-            "n2": {
-                "parent": "n1",
-                "message": {
-                    "id": "n2",
-                    "author": {"role": "assistant"},
-                    "content": {"content_type": "text", "parts": ["Tom, on another branch"]},
-                },
-            },
-            "n3": {
-                "parent": "n1",
-                "message": {
-                    "id": "n3",
-                    "author": {"role": "assistant"},
-                    "recipient": "python",
-                    "create_time": 1767600070,
-                    "content": {"content_type": "code", "text": "print(1)"},
-                },
-            },
-            "n4": {
-                "parent": "n3",
-                "message": {
-                    "id": "n4",
-                    "author": {"role": "assistant"},
-                    "create_time": 1767600080,
-                    "content": {"content_type": "text", "parts": ["Mia"]},
-                },
-            },
+            **node("n1", "n0", "user", "Name a cat", create_time=1767600060.5),
+            **node("n2", "n1", "assistant", "Tom, on another branch"),
+            **node("n3", "n1", "assistant", CODE, recipient="python", create_time=1767600070),
+            **node("n4", "n3", "assistant", "Mia", create_time=1767600080),
         },
     }
 ]

@@ -8,21 +8,17 @@ from typing import Any, cast
 
 import pytest
 
-from admin.transfer_world import memory_at
+from admin.lived_in import memory_at
 from conftest import FakeClock
+from kit.engines import engines
 from memolog import Config
 from memolog.core.message import FilePart, ReasoningPart, ToolCallPart, ToolResultPart, UserMessage
 from memolog.errors import InputError
 from memolog.memory import Memory
 from memolog.transfer.mastra import read_jsonb
 
+engine_name = engines("sqlite", "postgres")
 MADE = Path(__file__).parents[1] / "fixtures" / "mastra.db"
-
-
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines."""
-    return request.param
 
 
 def source(sql: str) -> list[Any]:

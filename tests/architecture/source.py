@@ -1,7 +1,4 @@
-"""The source as the architecture tests see it: every module read and parsed once.
-
-Knows files, syntax trees and dotted names. Knows no rule: those are in the tests.
-"""
+"""Every module of the package, read and parsed once for the architecture tests."""
 
 import ast
 from collections.abc import Iterator

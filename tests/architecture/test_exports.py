@@ -22,18 +22,11 @@ def test_public_names_are_those_that_were_agreed() -> None:
     assert public_names() == EXPECTED.read_text("utf-8").split()
 
 
-def test_public_names_resolve() -> None:
-    """Every public name is there, and the list is not empty."""
-    names = public_names()
-    assert names != []
-    assert [name for name in names if not hasattr(memolog, name)] == []
-
-
 def test_public_names_have_docstrings() -> None:
-    """Whatever can be called, subclassed or imported from says what it is; plain values and type aliases cannot."""
+    """Every public name exists, and every class, function and module among them has a docstring."""
     silent: list[str] = []
     for name in public_names():
-        value = getattr(memolog, name, None)
+        value = getattr(memolog, name)
         if inspect.isclass(value) or inspect.isroutine(value) or isinstance(value, ModuleType):
             doc = inspect.cleandoc(value.__doc__ or "")
             # A dataclass without a docstring gets its signature as one.

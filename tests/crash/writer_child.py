@@ -219,7 +219,7 @@ async def _prologue_of_tasks(store: Store) -> None:
 
 async def _decay(store: Store) -> None:
     """Let closed tasks decay as if forty days had passed."""
-    await TaskDecay(store.engine, _Still(60 * 24 * 40)).decay(RESOURCE)
+    await TaskDecay(store.engine, _Still(60 * 24 * 40), store.new_id, None).decay(RESOURCE)
 
 
 async def _close(store: Store) -> None:

@@ -1,11 +1,10 @@
 """Tests of the demo: it plays its whole script, prints everything, and its figures are correct."""
 
-import importlib.util
+import importlib
 import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -45,16 +44,6 @@ def told(database: Path) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return json.loads(done.stdout)
-
-
-def drawing() -> ModuleType:
-    """Return the module that draws the picture."""
-    spec = importlib.util.spec_from_file_location("picture", ROOT / "docs" / "picture.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_the_figures_are_what_it_promises(told: dict[str, Any], database: Path) -> None:
@@ -120,9 +109,12 @@ def test_it_does_not_play_into_a_database_that_is_in_use(told: dict[str, Any], d
     assert "Traceback" not in done.stderr
 
 
-async def test_it_shows_the_same_every_time(told: dict[str, Any], tmp_path: Path) -> None:
+async def test_it_shows_the_same_every_time(
+    told: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A second demo prints the same figures. Its lines are short and plain, and the picture of the README shows them."""
-    picture = drawing()
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    picture: Any = importlib.import_module("picture")
     screen = picture.Recorder()
     again = await Demo(str(tmp_path / "demo.db"), screen).play()
     show(again, screen)

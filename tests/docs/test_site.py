@@ -13,17 +13,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# The tags and attributes whose addresses a browser fetches automatically.
-FETCHED = {
-    ("audio", "src"),
-    ("iframe", "src"),
-    ("img", "src"),
-    ("link", "href"),
-    ("object", "data"),
-    ("script", "src"),
-    ("source", "src"),
-    ("video", "src"),
-}
+# The attributes whose addresses a browser fetches automatically, and the tags that have them.
+FETCHED = {"src": {"audio", "iframe", "img", "script", "source", "video"}, "href": {"link"}, "data": {"object"}}
 WITHOUT_NETWORK = """
 import socket, sys
 def refuse(*_, **__):
@@ -60,7 +51,7 @@ class Reader(HTMLParser):
                 self.page.ids.add(value)
             if name == "class":
                 self.page.classes.update(value.split())
-            if (tag, name) in FETCHED and not value.startswith("data:"):
+            if tag in FETCHED.get(name, ()) and not value.startswith("data:"):
                 self.page.fetched.add(value)
             if (tag, name) == ("a", "href"):
                 self.page.links.add(value)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crash.survivors import select
-from memolog.admin.doctor import CHECKS, checking, checking_entries, checking_pairs, checking_spans
+from memolog.admin.doctor import checking_logs
 from memolog.core.clock import to_micros
 from memolog.core.reports import Finding
 from memolog.db.queries import Script
@@ -41,12 +41,7 @@ async def read_rows(store: Store) -> Rows:
     now = to_micros(store.clock.now())
 
     def script() -> Script[list[Finding]]:
-        found = yield from checking_spans(None)
-        found += yield from checking_entries(None)
-        found += yield from checking_pairs(None)
-        for check in CHECKS:
-            found += yield from checking(check, None, now)
-        return [one.finding for one in found]
+        return [one.finding for one in (yield from checking_logs(None, now))]
 
     messages, cursors, runs, texts, lost = await select(store, _MESSAGES, _CURSORS, _RUNS, _TEXTS, _LOST_SOURCES)
     findings = await store.engine.read(script)

@@ -40,10 +40,8 @@ class Total:
             self.violations.append(outcome)
             return
         self.steps += outcome.steps
-        self.struck += outcome.struck
-        self.decisions += outcome.decisions
-        self.shapes += outcome.shapes
-        self.counts += outcome.counts
+        for name in ("struck", "decisions", "shapes", "counts"):
+            getattr(self, name).update(getattr(outcome, name))
 
 
 def _try(seed: int, steps: int) -> Outcome | str:

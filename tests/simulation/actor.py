@@ -1,7 +1,4 @@
-"""An actor: one turn of one thread in one process, call by call, checked at each.
-
-Knows what must hold of every call: no error but the application's own comes out of it, and each context is right.
-"""
+"""One turn of one thread in one process. Every call is checked: it raises no error of Memolog, and its context is correct."""
 
 from __future__ import annotations
 
@@ -24,8 +21,6 @@ from simulation.turns import BodyError
 
 if TYPE_CHECKING:
     from simulation.world import World
-
-__all__ = ["Actor", "Conversation", "Unseen"]
 
 _FILLER = "the quick brown fox jumps over the lazy dog while nobody is looking "
 
@@ -53,11 +48,11 @@ class Unseen:
 
     process: Process
     by_hand: int
-    """How often somebody had begun to observe or activate by hand in the resource when the first of it was handed in."""
+    """How many calls of observe or activate had begun in the resource when the first of these texts was passed."""
     texts: list[str] = field(default_factory=list[str])
 
     def still(self, by_hand: int) -> list[str]:
-        """Return the texts that must be in sight: none if somebody observed by hand, or if the process seemed to be dead."""
+        """Return the texts that a context must show: none after a call of observe, or if the process seemed to be dead."""
         return [] if by_hand != self.by_hand or self.process.was_paused or not self.process.is_up else self.texts
 
 

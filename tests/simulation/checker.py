@@ -1,8 +1,7 @@
-"""The invariants, checked by reading the database alone.
+"""Check the invariants by reading the database with plain SQL.
 
-Reads the tables with plain SQL, on a connection of its own, one snapshot a check, and compares them with what was offered and
-acknowledged (`Expected`). What is beyond dispute once it held (immutable rows) is looked at once; a full
-check looks at everything again.
+Each check reads one snapshot on its own connection, and compares it with the messages that were offered and acknowledged
+(`Expected`). Rows that never change are checked once. A full check reads everything again.
 """
 
 import json
@@ -16,11 +15,7 @@ from memolog.core.message import NewMessage, parts_to_json
 from memolog.messages.store import Saved
 from simulation.model import MARKER, MARKERS
 
-__all__ = ["Broken", "Checker", "Expected", "Group", "Leaf"]
-
 Row = tuple[Any, ...]
-Leaf = tuple[int, int, int]
-"""A thread, and the first and the last message of a span in it."""
 
 _LIVE_GROUPS = ("buffered", "active", "covered")
 
@@ -175,7 +170,7 @@ class Checker:
                 raise Broken(f"thread {thread}: {count} rows from {least} to {most}, the last number is {last}")
 
     def _check_messages(self) -> None:
-        """Every row is what somebody offered, word for word; what was acknowledged is there (in a full check)."""
+        """Check that every row is exactly a message that was offered, and that acknowledged messages are stored."""
         known = self._known
         found: set[tuple[str, str, str, int]] = set()
         for pk, thread_pk, resource, thread, message, continuation, role, parts in self.rows(

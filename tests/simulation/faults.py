@@ -1,14 +1,9 @@
-"""The faults that can strike, how likely each is, and how often each did.
-
-Knows names and numbers. How a fault is brought about lives where it strikes.
-"""
+"""The names of the faults, their probabilities, and the counts of faults that happened."""
 
 import random
 from collections import Counter
 from dataclasses import dataclass
 from typing import Final
-
-__all__ = ["CRASH_POINTS", "KINDS", "Crash", "Rates", "Struck"]
 
 KINDS: Final = (
     "model raises",

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-__all__ = ["Deadlock", "SkewedClock", "VirtualLoop"]
-
 T = TypeVar("T")
 
 _REAL_SECONDS = 3.0

@@ -1,7 +1,4 @@
-"""A model that is sometimes slow, wrong or away, and otherwise dutiful.
-
-Knows how replies look. It reads nothing but its request, and tells the world which messages it was asked about.
-"""
+"""A model that is sometimes slow, wrong or not available. It reports to the world which messages it is asked about."""
 
 import asyncio
 import random
@@ -11,9 +8,7 @@ from typing import Final
 
 from memolog.core.run import Usage
 from memolog.observer.model import ModelReply, ModelRequest
-from simulation.faults import Rates, Struck
-
-__all__ = ["MARKER", "MARKERS", "FaultyModel"]
+from simulation.faults import KINDS, Rates, Struck
 
 MARKERS: Final = ("quokka", "walrus", "ibex", "narwhal")
 """One word a resource: where another's shows up, something leaked."""
@@ -24,14 +19,7 @@ _ANIMAL: Final = re.compile("|".join(MARKERS))
 _MESSAGE: Final = re.compile(r"^<message>\[(\d+)\](.*?)^</message>", re.MULTILINE | re.DOTALL)
 _THREAD: Final = re.compile(r'^<thread id="([^"]+)">$', re.MULTILINE)
 _LINE: Final = re.compile(r"^\s*(o\d+) (.*)$", re.MULTILINE)
-_KINDS: Final = (
-    "model raises",
-    "model hangs",
-    "model says nothing",
-    "model says garbage",
-    "model repeats one text for ever",
-    "model writes a huge text",
-)
+_KINDS: Final = KINDS[: KINDS.index("model outage")]
 _HANGS: Final = 5_000.0
 _OUTAGE: Final = 90.0
 

@@ -1,7 +1,4 @@
-"""A process: one Memory with its own clock, model and engine, which can die, freeze and come back.
-
-Knows how faults of the database and of the process itself are brought about. What a process does is decided elsewhere.
-"""
+"""A process: one Memory with its own clock, model and engine. It can crash, pause and start again, and its database can fail."""
 
 from __future__ import annotations
 
@@ -22,8 +19,6 @@ from simulation.model import FaultyModel
 
 if TYPE_CHECKING:
     from simulation.world import World
-
-__all__ = ["PROCESS", "Process", "owned_tasks"]
 
 PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
 
@@ -90,7 +85,7 @@ class Process:
         self.is_up, self.is_leaving = True, False
 
     def has_lost_a_run(self, runs: Iterable[str]) -> bool:
-        """Tell whether nobody is at one of its runs: it failed, and the database was away when that was to be noted."""
+        """Return whether one of these runs is no longer worked on: it failed, and the failure could not be stored."""
         return any(self._runner.batch(run) is None for run in runs)
 
     def spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
@@ -100,7 +95,7 @@ class Process:
         return self._loop.create_task(coro, name=name, context=context)
 
     def ended(self, task: asyncio.Task[Any]) -> None:
-        """Forget a task; work in the background must never end in an error that nobody sees."""
+        """Remove a task that has ended. Work in the background must not end in an error."""
         self.tasks.pop(task, None)
         error = None if task.cancelled() else task.exception()
         if task.get_name().startswith("memolog-run") and not isinstance(error, Crash | None):
@@ -143,7 +138,7 @@ class Process:
             self._host.fail(f"{name} of {self.name} was refused by a guard of the database: {error}")
             raise
         if name in _SAVES:
-            self._host.saved(result if isinstance(result, Saved) else result[0])
+            self._host.expected.acknowledge(result if isinstance(result, Saved) else result[0])
         return result
 
     async def _reach(self) -> None:
@@ -169,8 +164,7 @@ class Process:
             raise Crash
 
     def _reached(self, point: str) -> None:
-        if not self.is_up:
-            raise Crash
+        self._check_up()
         if self.armed is None:
             return
         name, moment, until = self.armed

@@ -1,7 +1,4 @@
-"""Coming to rest: the faults have ended, and everything must be as if there had been none.
-
-Knows what is owed once nothing fails any more: no run is left undone, little is left to observe, every thread can be used.
-"""
+"""The end of a simulation, without faults: all runs must finish, little is left to observe, and every thread can be used."""
 
 from __future__ import annotations
 
@@ -13,8 +10,6 @@ from simulation.turns import chat
 
 if TYPE_CHECKING:
     from simulation.world import World
-
-__all__ = ["Rest"]
 
 # Longer than any back-off, any lease, and any clock's jump.
 _NIGHT = 900.0
@@ -80,9 +75,9 @@ class Rest:
         world = self._world
         for number, thread in enumerate(world.threads):
             process = world.processes[number % len(world.processes)]
-            degraded = world.seen.degraded
+            degraded = world.seen.counts["degraded"]
             await world.play(process, thread, _patient_chat).task
-            if world.seen.degraded != degraded:
+            if world.seen.counts["degraded"] != degraded:
                 world.fail(f"{thread.resource}/{thread.name} cannot be used: {process.degraded[-1]}")
         for process in self._all:
             await process.memory.settled()

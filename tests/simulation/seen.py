@@ -1,10 +1,7 @@
-"""What a context must hold: checked at every request, against the database.
-
-Knows what a provider accepts and what must be in sight. The last context of each thread is kept, to see that the next one
-extends it.
-"""
+"""Check every context against the database: a provider accepts it, it shows what it must, and it extends the last context."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,8 +12,6 @@ from memolog.context.context import Context, ContextMessage
 from memolog.core.message import ToolCallPart, ToolResultPart
 from simulation.checker import Broken, Checker, Expected
 from simulation.model import MARKER
-
-__all__ = ["Request", "Seen"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,8 +67,7 @@ class Seen:
         self._checker, self._expected, self._config = checker, expected, config
         self._last: dict[tuple[str, str], _Last] = {}
         self._kept: dict[tuple[str, str], _Kept] = {}
-        self.contexts = self.degraded = self.extended = self.exceeded = self.repeated = 0
-        self.unseen = 0
+        self.counts = Counter[str]()
         self.alive: Callable[[], set[str]] = set[str]
 
     def forget(self, resource: str, thread: str) -> None:
@@ -82,8 +76,7 @@ class Seen:
 
     def check(self, context: Context, request: Request) -> None:
         """Check one context. Raises Broken."""
-        self.contexts += 1
-        self.degraded += request.is_degraded
+        self.counts.update(contexts=1, degraded=int(request.is_degraded))
         where = f"context {request.resource}/{request.thread} step {request.step}"
         if leak := self._expected.leak(request.resource, context.render()):
             raise Broken(f"{where} of {request.resource} says {leak}")
@@ -140,7 +133,7 @@ class Seen:
         """Check that a context built again is the one that was seen. Raises Broken."""
         if number != self.number(resource, thread):
             return
-        self.repeated += 1
+        self.counts["repeated"] += 1
         text, again = self._kept[resource, thread].text, context.render_without_edge()
         if text != again:
             raise Broken(
@@ -164,7 +157,7 @@ class Seen:
             for message in context.tail
             for part in message.parts
         ]
-        self.unseen += len(request.unseen)
+        self.counts["unseen"] += len(request.unseen)
         for text in request.unseen:
             if not any(text in one for one in shown):
                 raise Broken(f"{where}: what no model has seen is out of sight: {text[:60]!r}")
@@ -272,7 +265,7 @@ class Seen:
         is_comparable = last is not None and last.key == key and request.is_alone and last.open_calls <= opened
         is_comparable = is_comparable and not context.shortened
         if last is not None and is_comparable:
-            self.extended += 1
+            self.counts["extended"] += 1
             if not text.startswith(last.text):
                 raise Broken(f"{where} does not extend the last one: {_difference(last.text, text)}")
         # While nothing comes after the log, the last question stands in for it; it makes room for the next one.
@@ -308,7 +301,7 @@ class Seen:
         )
         if total <= limit + newest:
             return
-        self.exceeded += 1
+        self.counts["exceeded"] += 1
         if request.has_waited or not request.is_alone:
             return
         failures = self._checker.rows("SELECT failures FROM logs WHERE pk = ?", log)[0][0]
@@ -350,7 +343,7 @@ def _has_open_call(rows: list[tuple[Any, ...]]) -> bool:
 
 
 def _illegal(tail: tuple[ContextMessage, ...]) -> str | None:
-    """Say what a provider would refuse: a call without its result right behind it, or a result without its call."""
+    """Return why a provider would refuse the messages, or None: a result must follow its call immediately."""
     waiting: list[str] = []
     for place, message in enumerate(tail):
         results = [part.call_id for part in message.parts if isinstance(part, ToolResultPart)]

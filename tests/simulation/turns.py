@@ -1,20 +1,16 @@
-"""The shapes of turns: what an agent does with its memory, call by call.
-
-Every shape stops at `point` between two calls, where the world decides who goes on. Knows the public face only.
-"""
+"""The shapes of turns: sequences of public calls. A shape waits at `point` between two calls until the world lets it continue."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from memolog import AssistantMessage, ToolCallPart, ToolMessage, UserMessage
 from memolog.core.message import NewMessage, TextPart
 
 if TYPE_CHECKING:
+    from memolog.turn import Turn
     from simulation.actor import Actor
-
-__all__ = ["SHAPES", "BodyError"]
 
 
 class BodyError(Exception):
@@ -40,12 +36,16 @@ def _result(talk: Actor, call: str) -> NewMessage:
     return ToolMessage(call, talk.words(size), name="look", id=talk.new_id())
 
 
+async def _ask(talk: Actor, turn: Turn, tokens: int | None = None, **options: Any) -> None:
+    await talk.prepare(turn, _user(talk, tokens), **options)
+    await talk.point()
+    await talk.record(turn, _answer(talk))
+
+
 async def chat(talk: Actor) -> None:
     """Ask, be answered."""
     async with talk.turn() as turn:
-        await talk.prepare(turn, _user(talk))
-        await talk.point()
-        await talk.record(turn, _answer(talk))
+        await _ask(talk, turn)
         await talk.point()
 
 
@@ -126,9 +126,7 @@ async def nested(talk: Actor) -> None:
         if is_calling:
             await talk.record(outer, message)
         async with talk.turn(talk.sibling()) as inner:
-            await talk.prepare(inner, _user(talk))
-            await talk.point()
-            await talk.record(inner, _answer(talk))
+            await _ask(talk, inner)
         await talk.point()
         if is_calling:
             await talk.prepare(outer, *(_result(talk, name) for name in names))
@@ -138,18 +136,13 @@ async def nested(talk: Actor) -> None:
 async def huge(talk: Actor) -> None:
     """Say more at once than the window holds."""
     async with talk.turn() as turn:
-        await talk.prepare(turn, _user(talk, talk.window * talk.rng.choice((1, 2, 4))))
-        await talk.point()
-        await talk.record(turn, _answer(talk))
+        await _ask(talk, turn, talk.window * talk.rng.choice((1, 2, 4)))
 
 
 async def ephemeral(talk: Actor) -> None:
     """Show the model something that is not kept."""
     async with talk.turn() as turn:
-        passing = (UserMessage("this is for you only", id="passing"),)
-        await talk.prepare(turn, _user(talk), ephemeral=passing)
-        await talk.point()
-        await talk.record(turn, _answer(talk))
+        await _ask(talk, turn, ephemeral=(UserMessage("this is for you only", id="passing"),))
 
 
 async def discarded(talk: Actor) -> None:
@@ -170,9 +163,7 @@ async def discarded(talk: Actor) -> None:
 async def raising(talk: Actor) -> None:
     """Fail in the middle."""
     async with talk.turn() as turn:
-        await talk.prepare(turn, _user(talk))
-        await talk.point()
-        await talk.record(turn, _answer(talk))
+        await _ask(talk, turn)
         talk.struck("turn raises")
         raise BodyError
 

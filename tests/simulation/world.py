@@ -1,28 +1,27 @@
-"""The world: some processes on one database, turns and sweeps in them, and faults; one seed decides all of it.
+"""Simulate several processes on one database, with turns, sweeps and faults. The seed decides everything.
 
-Each step lets one actor make one call, starts something, or lets a fault strike; then virtual time passes, and the invariants
-are checked. At the end the faults stop, and everything must come to rest.
+In each step one actor makes one call, a turn or a sweep starts, or a fault happens. Then virtual time passes, and the invariants
+are checked. At the end the faults stop, and all work must finish.
 """
 
 import asyncio
-import contextlib
 import logging
 import random
 import shutil
 import tempfile
 from collections import Counter, deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from memolog import Config, ObservationConfig, ReflectionConfig
 from memolog.connection import open_store
 from memolog.core.settings import KeepRecent
 from memolog.db import sqlite
 from memolog.errors import MemologError
-from memolog.messages.store import Saved
 from simulation.actor import Actor, Conversation
 from simulation.checker import Broken, Checker, Expected
 from simulation.faults import CRASH_POINTS, Crash, Rates, Struck
@@ -31,8 +30,6 @@ from simulation.process import Process, owned_tasks
 from simulation.rest import Rest
 from simulation.seen import Seen
 from simulation.turns import SHAPES
-
-__all__ = ["Outcome", "Violation", "World", "simulate"]
 
 _LEASE = 30.0
 _SHORT, _MIDDLE, _LONG = (0.0, 0.4), (0.5, 8.0), (20.0, 90.0)
@@ -97,9 +94,9 @@ class World:
         self.window = self.config.threshold
         self.struck, self.decisions, self.shapes = Struck(), Counter[str](), Counter[str]()
         self.by_hand = Counter[str]()
-        """How often somebody began to observe or activate by hand, in each resource."""
+        """How many calls of observe or activate have begun, in each resource."""
         self.at_hand = Counter[str]()
-        """How many of them are at it."""
+        """How many of these calls are running."""
         self.expected = Expected()
         self.checker = Checker(path, self.expected)
         self.seen = Seen(self.checker, self.expected, self.config)
@@ -140,10 +137,6 @@ class World:
         self._numbers += 1
         return self._numbers
 
-    def saved(self, saved: Saved) -> None:
-        """Learn that rows were committed."""
-        self.expected.acknowledge(saved)
-
     def asked(self, process: Process, words: list[str]) -> None:
         """Check that no model is asked about messages that have been observed already."""
         for word in {words[0], words[-1]} if words else ():
@@ -180,7 +173,7 @@ class World:
     # ------------------------------------------------------------ steps
 
     async def run(self, steps: int) -> None:
-        """Live through so many steps, then come to rest."""
+        """Simulate this many steps, then end the faults and wait until all work is finished."""
         for process in (*self.processes, self.sweeper):
             await process.open()
         for self.step in range(1, steps + 1):
@@ -438,11 +431,8 @@ class World:
             self.struck.note("restart")
             self.note(f"{process.name} restarts")
             process.is_leaving = True
-            self._chores.add(task := self._loop.create_task(self._restarting(process)))
+            self._chores.add(task := self._loop.create_task(process.leave()))
             task.add_done_callback(self._chores.discard)
-
-    async def _restarting(self, process: Process) -> None:
-        await process.leave()
 
     def _cancel(self) -> None:
         if self.actors:
@@ -477,22 +467,6 @@ def _template() -> bytes:
         return path.read_bytes()
 
 
-@contextlib.contextmanager
-def _one_order() -> Generator[None]:
-    """Take real time and other threads out of the engine: what is left is decided by the seed."""
-    before = sqlite._BREATH_SECONDS, sqlite._COMMITS_BETWEEN_LOOKS
-    logger = logging.getLogger("memolog")
-    was_disabled, logger.disabled = logger.disabled, True
-    setattr(sqlite, "_BREATH_SECONDS", float("inf"))  # noqa: B010 - a constant to everybody else
-    setattr(sqlite, "_COMMITS_BETWEEN_LOOKS", 1 << 60)  # noqa: B010
-    try:
-        yield
-    finally:
-        setattr(sqlite, "_BREATH_SECONDS", before[0])  # noqa: B010
-        setattr(sqlite, "_COMMITS_BETWEEN_LOOKS", before[1])  # noqa: B010
-        logger.disabled = was_disabled
-
-
 def _ignore(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Let what a dead process left behind be: what matters is noted where it happens."""
 
@@ -510,23 +484,14 @@ async def _live(seed: int, steps: int, path: str, *, verbose: bool) -> Outcome:
                 process.is_up = False
                 process._bury()
         world.checker.close()
-    counts = Counter(
-        contexts=world.seen.contexts,
-        degraded=world.seen.degraded,
-        extended=world.seen.extended,
-        exceeded=world.seen.exceeded,
-        repeated=world.seen.repeated,
-        unseen=world.seen.unseen,
-        checks=world.checker.checks,
-        requests=sum(p.model.requests for p in (*world.processes, world.sweeper)),
-    )
+    requests = sum(process.model.requests for process in (*world.processes, world.sweeper))
     return Outcome(
         seed=seed,
         steps=steps,
         struck=world.struck,
         decisions=world.decisions,
         shapes=world.shapes,
-        counts=counts,
+        counts=world.seen.counts + Counter(checks=world.checker.checks, requests=requests),
         trace=list(world.trace),
     )
 
@@ -538,7 +503,12 @@ def simulate(seed: int, steps: int = 200, *, verbose: bool = False) -> Outcome:
     try:
         path = Path(folder) / "memolog.db"
         path.write_bytes(template)
-        with _one_order(), asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        # Without real time and other threads in the engine, the seed decides everything.
+        with (
+            patch.multiple(sqlite, _BREATH_SECONDS=float("inf"), _COMMITS_BETWEEN_LOOKS=1 << 60),
+            patch.object(logging.getLogger("memolog"), "disabled", new=True),
+            asyncio.Runner(loop_factory=VirtualLoop) as runner,
+        ):
             return runner.run(_live(seed, steps, str(path), verbose=verbose))
     except SystemExit as endless:
         raise Violation(seed, f"never comes to rest: {endless}", []) from endless

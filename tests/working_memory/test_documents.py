@@ -11,24 +11,17 @@ from memolog.core.document import Document, DocumentVersion
 from memolog.errors import (
     DocumentConflict,
     DocumentInvalid,
-    DocumentNotFound,
-    DocumentTooLarge,
-    InputError,
     MemologError,
 )
 from memolog.working_memory.document import (
-    Change,
-    NewContent,
     checked,
     edited_section,
     merged,
     merged_patch,
     replaced,
-    restored,
     section_named,
     sections_of,
     settled,
-    unified,
 )
 from memolog.working_memory.schema import TEMPLATES, check_schema, problems, template
 
@@ -158,19 +151,6 @@ def test_a_replaced_section_says_what_was_asked(lines: list[str], heading: str, 
 
 
 # ---------------------------------------------------------------- merging two changes
-
-
-def test_changes_of_different_sections_are_both_kept() -> None:
-    """Who changed People does not undo who changed the set-up, and the other way round."""
-    mine, theirs = TEXT.replace("Ann", "Bob"), TEXT.replace("Tally", "Sum")
-    assert merged(TEXT, theirs, mine) == (TEXT.replace("Ann", "Bob").replace("Tally", "Sum"), ())
-    assert merged(TEXT, mine, theirs) == (TEXT.replace("Ann", "Bob").replace("Tally", "Sum"), ())
-
-
-def test_changes_of_one_section_conflict() -> None:
-    """The loser is told which section both changed."""
-    _, both = merged(TEXT, TEXT.replace("Ann", "Cid"), TEXT.replace("Ann", "Bob"))
-    assert both == ("People",)
 
 
 def test_sections_that_come_and_go_are_merged() -> None:
@@ -326,13 +306,6 @@ def test_json_stays_json() -> None:
 # ---------------------------------------------------------------- size, templates, differences
 
 
-def test_the_size_limit_says_by_how_much() -> None:
-    """Who writes too much is told how much has to go."""
-    with pytest.raises(DocumentTooLarge, match="1,200 characters, 200 more than the limit of 1,000"):
-        checked(NewContent(text="x" * 1200), 1000)
-    assert checked(NewContent(text="x" * 1000), 1000).text == "x" * 1000
-
-
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_templates_are_short_and_have_sections(name: str) -> None:
     """Every template is there, fits easily, and each of its sections can be edited."""
@@ -341,19 +314,3 @@ def test_templates_are_short_and_have_sections(name: str) -> None:
     assert len(sections_of(text)) >= 4
     for section in sections_of(text):
         assert "new words" in edited_section(section.title, "new words")(document(text)).text
-
-
-def test_a_template_that_does_not_exist() -> None:
-    """The error lists those that do."""
-    with pytest.raises(InputError, match="coding, personal"):
-        template("poetry")
-
-
-def test_differences_and_restoring() -> None:
-    """A diff names both versions; restoring needs something to restore."""
-    old, new = version("a\nb\n", 1), version("a\nc\n", 2)
-    assert unified(old, new) == "--- version 1\n+++ version 2\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n"
-    change: Change = restored(old)
-    assert change(document("a\nc\n")).text == "a\nb\n"
-    with pytest.raises(DocumentNotFound):
-        change(None)

@@ -7,7 +7,7 @@ import pytest
 from kit.engines import a_memory
 from kit.talk import hold, listen
 from memolog import AssistantMessage, Config, ObservationConfig, ReflectionConfig, UserMessage
-from memolog.errors import DocumentConflict, DocumentInvalid, DocumentTooLarge, StoreReadOnly
+from memolog.errors import DocumentConflict, DocumentInvalid, DocumentTooLarge, InputError, StoreReadOnly
 from memolog.events import Activated, GenerationMade, WorkingMemoryChanged
 from memolog.memory import Memory
 from memolog.testing import FakeClock, ScriptedModel
@@ -145,14 +145,18 @@ async def test_a_clone_begins_with_what_its_original_knew(memory: Memory) -> Non
 async def test_templates_schemas_and_limits(memory: Memory) -> None:
     """What a user meets: a start that does not overwrite, a schema that refuses, a limit that says by how much."""
     facts = memory.resource("alice").working_memory()
-    await facts.start("personal", who="test")
+    with pytest.raises(InputError, match="coding, personal"):
+        await facts.start("poetry", who="test")
+    await facts.replace("x" * 10_000, who="test")
+    with pytest.raises(DocumentTooLarge, match="10,200 characters, 200 more than the limit of 10,000"):
+        await facts.replace("x" * 10_200, who="test")
+    await facts.replace("", who="test")
+    started = await facts.start("personal", who="test")
     with pytest.raises(DocumentInvalid, match="already"):
         await facts.start("coding", who="test")
-    with pytest.raises(DocumentTooLarge, match="more than the limit of 10,000"):
-        await facts.edit_section("Plans and dates", "x" * 10_000, who="test")
     await facts.edit_section("About me", "- Name: Bob", who="test")
     with pytest.raises(DocumentConflict):
-        await facts.edit_section("About me", "- Name: Ann", who="test", version=1)
+        await facts.edit_section("About me", "- Name: Ann", who="test", version=started.current.number)
     table = memory.resource("bob").working_memory()
     schema = {"type": "object", "properties": {"name": {"type": "string"}}, "additionalProperties": False}
     await table.start(schema=schema, who="test")
@@ -160,7 +164,7 @@ async def test_templates_schemas_and_limits(memory: Memory) -> None:
     with pytest.raises(DocumentInvalid, match="'age'"):
         await table.merge({"age": 5}, who="test")
     assert await table.value() == {"name": "Bob"}
-    assert '+  "name": "Bob"' in await table.diff(1)
+    assert await table.diff(1) == '--- version 1\n+++ version 2\n@@ -1 +1,3 @@\n-{}\n+{\n+  "name": "Bob"\n+}\n'
     with pytest.raises(DocumentInvalid, match="Markdown"):
         await facts.value()
 

@@ -1,6 +1,6 @@
 """Check the invariants of a database, and repair violations where a repair is safe.
 
-Checks that consist of one query are in the table `CHECKS`. All other checks are scripts.
+Checks that consist of one query are in the table `CHECKS`. The other checks are functions of the rows of one or two queries.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from memolog.core.clock import Clock, to_micros
 from memolog.core.config import Config
 from memolog.core.exact_json import loads, pack
 from memolog.core.reports import Finding, FindingKind, Report
-from memolog.db.engine import Engine
+from memolog.db.engine import TimedCalls, writes
 from memolog.db.queries import Row, Script, Statement, Step, load_queries
 from memolog.db.scope import check_optional_ids
 from memolog.db.sqlite_files import copy_before_repair, damage_in, rebuild_indexes
+from memolog.log.rows import GroupRow
 from memolog.log.withdrawals import Render, rendering
 from memolog.search.analysis import Redact
 from memolog.search.index import has_words, resetting_index
@@ -75,63 +75,49 @@ async def examine(
     await doctor.repair(found)
     if file is not None:
         await asyncio.to_thread(rebuild_indexes, file, timeout=config.busy_timeout)
-    for name in (resource,) if resource is not None else await doctor.resources():
+    for name in (resource,) if resource is not None else await components.store.resources():
         await components.store.indexing.catch_up(name, redact)
     return replace(await doctor.report(resource, found, await find()), copy=copy, index_rebuilt=True)
 
 
-class Doctor:
+class Doctor(TimedCalls):
     """Examines one resource, or the whole database."""
-
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine, self._clock = engine, clock
 
     async def examine(
         self, resource: str | None, *, count: Callable[[str], int], redact: Redact, render: Render
     ) -> tuple[Diagnosis, ...]:
         """Return all violations of invariants in the rows, as of one moment."""
         check_optional_ids(resource=resource)
-        now = to_micros(self._clock.now())
+        now = self._now()
 
         def script() -> Script[tuple[Diagnosis, ...]]:
-            found: list[Diagnosis] = []
-            for check in CHECKS:
-                found += yield from checking(check, resource, now)
-            found += yield from checking_spans(resource)
-            found += yield from checking_entries(resource)
-            found += yield from checking_pairs(resource)
-            found += yield from checking_tasks(resource)
-            found += yield from checking_tokens(resource, count)
-            found += yield from checking_index(resource, redact)
-            found += yield from checking_renderings(resource, render)
+            found = yield from checking_logs(resource, now)
+            found += _check_tasks((yield q.blocked(resource=resource)), (yield q.ordering_links(resource=resource)))
+            found += _check_tokens((yield q.group_tokens(resource=resource)), count)
+            found += _check_index((yield q.unindexed(resource=resource)), redact)
+            for row in (yield q.rendered(resource=resource)):
+                found += _check_rendering(row, *(yield from rendering(row.log_pk, row.id, render)))
             return tuple(found)
 
-        return await self._engine.read(script, brief=False)
+        return await self.engine.read(script, brief=False)
 
-    async def repair(self, found: Sequence[Diagnosis]) -> None:
+    @writes("doctor.repair")
+    def repair(self, found: Sequence[Diagnosis]) -> Script[None]:
         """Make all safe repairs, in one transaction."""
-
-        def script() -> Script[None]:
-            for step in [step for one in found for step in one.repair]:  # noqa: UP028 - a list cannot be sent rows
-                yield step
-            yield from settling(one.task for one in found if one.task is not None)
-            for resource in sorted({one.reindex for one in found if one.reindex is not None}):
-                yield from resetting_index(resource)
-
-        await self._engine.write(script, name="doctor.repair")
+        for step in [step for one in found for step in one.repair]:  # noqa: UP028 - a list cannot be sent rows
+            yield step
+        yield from settling(one.task for one in found if one.task is not None)
+        for resource in sorted({one.reindex for one in found if one.reindex is not None}):
+            yield from resetting_index(resource)
 
     async def report(self, resource: str | None, found: Sequence[Diagnosis], left: Sequence[Diagnosis] = ()) -> Report:
         """Return a report of the findings. `left` are the findings after the repair: all others count as repaired."""
-        rows = (await self._engine.fetch(q.examined(resource=resource), tuple[int, ...]))[0]
+        rows = (await self.engine.fetch(q.examined(resource=resource), tuple[int, ...]))[0]
         still = {replace(one.finding, is_safe=True) for one in left}
         findings = tuple(
             replace(one.finding, repaired=one.finding.is_safe and one.finding not in still) for one in found
         )
         return Report(findings=findings, examined=tuple(zip(_EXAMINED, rows, strict=True)))
-
-    async def resources(self) -> tuple[str, ...]:
-        """Return all resources."""
-        return await self._engine.fetch(q.resources(), lambda row: row.resource)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +137,16 @@ class Check:
 
 
 def found_at(
-    kind: FindingKind, where: str, explanation: str, *repair: Step, task: int | None = None, reindex: str | None = None
+    kind: FindingKind,
+    where: str,
+    explanation: str,
+    *repair: Step,
+    task: int | None = None,
+    reindex: str | None = None,
+    is_safe: bool = False,
 ) -> Diagnosis:
     """Return a finding. It is safe to repair if a repair is passed."""
-    is_safe = bool(repair) or task is not None or reindex is not None
+    is_safe = is_safe or bool(repair) or task is not None or reindex is not None
     finding = Finding(kind=kind, where=where, explanation=explanation, is_safe=is_safe)
     return Diagnosis(finding=finding, repair=repair, task=task, reindex=reindex)
 
@@ -167,17 +159,25 @@ async def _file_findings(components: Components, config: Config) -> Sequence[Dia
     damage = "SQLite reports: {}. Restore a backup, or use the .recover command of sqlite3."
     words = "The full-text index does not match its documents ({}), so searches miss some of them."
     return [
-        *(_file_finding("damage", file, damage.format(line), is_safe=False) for line in broken),
-        *(_file_finding("index-word", file, words.format(line), is_safe=True) for line in indexes),
+        *(found_at("damage", file, damage.format(line)) for line in broken),
+        # With `repair`, these indexes are always rebuilt.
+        *(found_at("index-word", file, words.format(line), is_safe=True) for line in indexes),
     ]
 
 
-def _file_finding(kind: FindingKind, file: str, explanation: str, *, is_safe: bool) -> Diagnosis:
-    return Diagnosis(finding=Finding(kind=kind, where=file, explanation=explanation, is_safe=is_safe))
+def checking_logs(resource: str | None, now: int) -> Script[list[Diagnosis]]:
+    """Return the findings of `CHECKS`, and of the checks of spans, log entries and tool calls."""
+    found: list[Diagnosis] = []
+    for check in CHECKS:
+        found += yield from _checking(check, resource, now)
+    spans = yield q.spans(resource=resource)
+    found += _check_spans(spans, (yield q.cursors(resource=resource)))
+    found += _check_entries((yield q.log_groups(resource=resource)), (yield q.listed(resource=resource)))
+    found += _check_pairs(spans, (yield q.pairs(resource=resource)))
+    return found
 
 
-def checking(check: Check, resource: str | None, now: int) -> Script[list[Diagnosis]]:
-    """Return the findings of one check."""
+def _checking(check: Check, resource: str | None, now: int) -> Script[list[Diagnosis]]:
     given = {"resource": resource, "latest": now + _YEAR_MICROS}
     found: list[Diagnosis] = []
     for row in (yield check.look(**{name: given[name] for name in check.look.parameters})):
@@ -292,16 +292,12 @@ CHECKS: Final = (
 )
 
 
-def checking_renderings(resource: str | None, render: Render) -> Script[list[Diagnosis]]:
-    """Check that the text of every group, which models are shown, matches its observations."""
-    found: list[Diagnosis] = []
-    for row in (yield q.rendered(resource=resource)):
-        group, rendered, tokens = yield from rendering(row.log_pk, row.id, render)
-        if not matches_rendering(group.text, rendered):
-            text = "The text of the group, which models are shown, does not match its observations."
-            set_text = log_queries.set_group_text(group_pk=group.pk, text=pack(rendered), tokens=tokens)
-            found.append(found_at("rendering", row.place, text, set_text, q.touch_log_of(key=group.pk)))
-    return found
+def _check_rendering(row: Row, group: GroupRow, rendered: str, tokens: int) -> Iterator[Diagnosis]:
+    """Check that the text of a group, which models are shown, matches its observations."""
+    if not matches_rendering(group.text, rendered):
+        text = "The text of the group, which models are shown, does not match its observations."
+        set_text = log_queries.set_group_text(group_pk=group.pk, text=pack(rendered), tokens=tokens)
+        yield found_at("rendering", row.place, text, set_text, q.touch_log_of(key=group.pk))
 
 
 def matches_rendering(text: str, rendered: str) -> bool:
@@ -313,24 +309,17 @@ def _without_context(text: str) -> str:
     return _BEFORE.sub(r"\1>\n", text)
 
 
-def checking_spans(resource: str | None) -> Script[list[Diagnosis]]:
+def _check_spans(groups: Sequence[Row], cursors: Sequence[Row]) -> Iterator[Diagnosis]:
     """Check that the spans in the log have no gaps up to the cursor of each thread, and that all other spans are after it."""
     spans: dict[tuple[int, int], list[Row]] = {}
-    for row in (yield q.spans(resource=resource)):
+    for row in groups:
         spans.setdefault((row.log_pk, row.thread_pk), []).append(row)
-    found: list[Diagnosis] = []
-    for cursor in (yield q.cursors(resource=resource)):
-        found += _span_findings(cursor, spans.pop((cursor.log_pk, cursor.thread_pk), []))
+    for cursor in cursors:
+        yield from _span_findings(cursor, spans.pop((cursor.log_pk, cursor.thread_pk), []))
     for (_, thread_pk), rows in spans.items():
         names = ", ".join(row.handle for row in rows[:_NAMED])
-        found.append(
-            found_at(
-                "cursor",
-                f"thread key {thread_pk}",
-                f"The log covers the thread with {names}, but has no cursor for it.",
-            )
-        )
-    return found
+        text = f"The log covers the thread with {names}, but has no cursor for it."
+        yield found_at("cursor", f"thread key {thread_pk}", text)
 
 
 def _span_findings(cursor: Row, rows: Sequence[Row]) -> Iterator[Diagnosis]:
@@ -361,15 +350,14 @@ def _span_findings(cursor: Row, rows: Sequence[Row]) -> Iterator[Diagnosis]:
         yield found_at("coverage", where, f"Spans reach message {end}, but the last message is {cursor.last_seq}.")
 
 
-def checking_entries(resource: str | None) -> Script[list[Diagnosis]]:
+def _check_entries(rows: Sequence[Row], listed: Sequence[Row]) -> Iterator[Diagnosis]:
     """Check that the log contains every activated group exactly once, either itself or through one reflection."""
     groups: dict[int, dict[str, Row]] = {}
-    for row in (yield q.log_groups(resource=resource)):
+    for row in rows:
         groups.setdefault(row.log_pk, {})[row.id] = row
     represented: dict[int, Counter[str]] = {log_pk: Counter() for log_pk in groups}
     owners: dict[int, str] = {}
-    found: list[Diagnosis] = []
-    for row in (yield q.listed(resource=resource)):
+    for row in listed:
         owners[row.pk] = row.resource
         known = groups.get(row.pk, {})
         if row.id in known:
@@ -377,14 +365,13 @@ def checking_entries(resource: str | None) -> Script[list[Diagnosis]]:
             represented[row.pk].update(leaves)
             if lost:
                 where = f"group {row.handle} of {row.resource}"
-                found.append(found_at("log-entry", where, "The reflection replaced groups that do not exist."))
+                yield found_at("log-entry", where, "The reflection replaced groups that do not exist.")
     for log_pk, counted in represented.items():
         where = f"a log of {owners.get(log_pk, 'a resource')}"
         for name, row in groups[log_pk].items():
             if row.kind == "observer" and row.state in _IN_LOG and counted[name] != 1:
                 times = "the log does not contain it" if not counted[name] else "the log contains it twice"
-                found.append(found_at("coverage", where, f"Group {row.handle} is {row.state}, but {times}."))
-    return found
+                yield found_at("coverage", where, f"Group {row.handle} is {row.state}, but {times}.")
 
 
 def _leaves(groups: Mapping[str, Row], name: str) -> tuple[list[str], bool]:
@@ -402,15 +389,14 @@ def _leaves(groups: Mapping[str, Row], name: str) -> tuple[list[str], bool]:
     return leaves, lost
 
 
-def checking_pairs(resource: str | None) -> Script[list[Diagnosis]]:
+def _check_pairs(spans: Sequence[Row], rows: Sequence[Row]) -> Iterator[Diagnosis]:
     """Check that no span ends between a tool call and its result, unless a user message is between them."""
     ends: dict[int, list[tuple[int, str]]] = {}
-    for row in (yield q.spans(resource=resource)):
+    for row in spans:
         ends.setdefault(row.thread_pk, []).append((row.last_seq, row.handle))
-    found: list[Diagnosis] = []
     waiting: dict[str, int] = {}
     thread_pk = 0
-    for row in (yield q.pairs(resource=resource)):
+    for row in rows:
         if row.thread_pk != thread_pk:
             waiting, thread_pk = dict[str, int](), row.thread_pk
         pairs: tuple[Sequence[str], Sequence[str]] = loads(row.pairs) if row.pairs and row.state == "live" else ((), ())
@@ -419,37 +405,30 @@ def checking_pairs(resource: str | None) -> Script[list[Diagnosis]]:
             first = waiting.pop(call, None)
             torn = [handle for end, handle in ends.get(thread_pk, ()) if first is not None and first <= end < row.seq]
             text = f"The group ends between the tool call {call} (message {first}) and its result (message {row.seq})."
-            found += [found_at("pair", f"group {handle}", text) for handle in torn]
+            yield from (found_at("pair", f"group {handle}", text) for handle in torn)
         if row.role == "user" and not results:
             waiting.clear()
         for call in calls:
             waiting[call] = row.seq
-    return found
 
 
-def checking_tasks(resource: str | None) -> Script[list[Diagnosis]]:
+def _check_tasks(blocked: Sequence[Row], links: Sequence[Row]) -> Iterator[Diagnosis]:
     """Check the column `blocked`, and that the links between tasks stay in one resource and form no cycle."""
-    found: list[Diagnosis] = []
-    for row in (yield q.blocked(resource=resource)):
+    for row in blocked:
         problem = "marked as blocked, but nothing blocks it" if row.blocked else "blocked, but not marked as blocked"
-        found.append(found_at("blocked", row.place, f"The task is {problem}.", task=row.key))
+        yield found_at("blocked", row.place, f"The task is {problem}.", task=row.key)
     after: dict[int, set[int]] = {}
     names: dict[int, str] = {}
-    for row in (yield q.ordering_links(resource=resource)):
+    for row in links:
         where = f"task {row.source} of {row.resource}"
-        if row.resource != row.other:
-            found.append(
-                found_at("task-link", where, f"The task is linked to {row.target} of another resource, {row.other}.")
-            )
-            continue
-        after.setdefault(row.source_pk, set()).add(row.target_pk)
-        names |= {row.source_pk: where, row.target_pk: f"task {row.target} of {row.resource}"}
-    in_cycle = _tasks_in_cycles(after)
-    found += [
-        found_at("task-link", names[pk], "The task waits for itself, because its links form a cycle.")
-        for pk in in_cycle
-    ]
-    return found
+        if row.resource == row.other:
+            after.setdefault(row.source_pk, set()).add(row.target_pk)
+            names |= {row.source_pk: where, row.target_pk: f"task {row.target} of {row.resource}"}
+        else:
+            text = f"The task is linked to {row.target} of another resource, {row.other}."
+            yield found_at("task-link", where, text)
+    for pk in _tasks_in_cycles(after):
+        yield found_at("task-link", names[pk], "The task waits for itself, because its links form a cycle.")
 
 
 def _tasks_in_cycles(after: Mapping[int, set[int]]) -> list[int]:
@@ -464,21 +443,17 @@ def _tasks_in_cycles(after: Mapping[int, set[int]]) -> list[int]:
         left = kept
 
 
-def checking_tokens(resource: str | None, count: Callable[[str], int]) -> Script[list[Diagnosis]]:
+def _check_tokens(groups: Sequence[Row], count: Callable[[str], int]) -> Iterator[Diagnosis]:
     """Check that groups with a text have tokens, and that groups without a text have none."""
-    found: list[Diagnosis] = []
-    for row in (yield q.group_tokens(resource=resource)):
+    for row in groups:
         real = count(row.text) if row.text else 0
         text = f"The stored number of tokens is {row.tokens:,}, but the text of the group has {real:,}."
-        found.append(found_at("tokens", row.place, text, q.fix_group_tokens(key=row.key, tokens=real)))
-    return found
+        yield found_at("tokens", row.place, text, q.fix_group_tokens(key=row.key, tokens=real))
 
 
-def checking_index(resource: str | None, redact: Redact) -> Script[list[Diagnosis]]:
+def _check_index(unindexed: Sequence[Row], redact: Redact) -> Iterator[Diagnosis]:
     """Check that every message that contains a word is indexed."""
-    found: list[Diagnosis] = []
-    for row in (yield q.unindexed(resource=resource)):
+    for row in unindexed:
         if has_words(row, redact):
             where = f"message {row.seq} of thread {row.thread} of {row.resource}"
-            found.append(found_at("index-missing", where, "The message is not in the index.", reindex=row.resource))
-    return found
+            yield found_at("index-missing", where, "The message is not in the index.", reindex=row.resource)

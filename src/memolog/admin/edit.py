@@ -6,14 +6,11 @@ reflections that were made from the observation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from memolog.admin.forget import write_or_try
-from memolog.core.clock import Clock, to_micros
+from memolog.admin.forget import ChangeCalls, write_or_try
 from memolog.core.exact_json import loads, object_text, pack
 from memolog.core.observation import Observation, Priority
 from memolog.core.reports import Forgotten
-from memolog.db.engine import Engine
+from memolog.db.engine import reads, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import check_ids
 from memolog.errors import InputError, NotFound
@@ -26,21 +23,17 @@ forget_queries = load_queries("admin/forgetting")
 log_queries = load_queries("log/logs")
 
 
-class LineEdits:
+class LineEdits(ChangeCalls):
     """Corrects logs. Each call changes the log of one resource."""
 
-    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str]) -> None:
-        self._engine, self._clock, self._new_id = engine, clock, new_id
-
-    def _now(self) -> int:
-        return to_micros(self._clock.now())
-
-    async def get(self, resource: str, observation: str) -> Observation:
+    @reads
+    def get(self, resource: str, observation: str) -> Script[Observation]:
         """Return an observation in any state. Raise NotFound if it does not exist."""
         check_ids(resource=resource, observation=observation)
-        return await self._engine.read(lambda: _reading(resource, observation))
+        return (yield from _reading(resource, observation))
 
-    async def edit(
+    @writes("line_edits.edit")
+    def edit(
         self,
         resource: str,
         observation: str,
@@ -49,63 +42,53 @@ class LineEdits:
         tokens: int,
         render: Render,
         priority: Priority | None = None,
-    ) -> Observation:
+    ) -> Script[Observation]:
         """Add a corrected observation, retract the old one, and return the new one."""
         check_ids(resource=resource, observation=observation)
         at = self._now()
         if not text.strip():
             raise InputError("`text` must not be empty.", then="Retract or delete the observation instead.")
+        old = yield from _finding(resource, observation)
+        _refuse(old, {"deleted", "retracted"})
+        before = yield from _reading(resource, observation)
+        # The new line is not linked to the old line, so that deleting the old line does not delete the new one.
+        new_pk = yield from copying_line(old.pk, old.group_pk, old.state, self._new_id, merges=False)
+        yield q.rewrite_line(
+            observation_pk=new_pk,
+            text=pack(text),
+            priority=priority or before.priority,
+            tokens=tokens,
+            metadata=object_text("The metadata", {**before.metadata, "edit_of": observation}),
+        )
+        loss = Loss(
+            log_pk=old.log_pk, lines=(old.pk,), how="retracted", kind="edit", by_hand=True, instead={old.pk: new_pk}
+        )
+        yield from rederiving(loss, self._new_id, render, at)
+        name: str = (yield q.states(pks=[new_pk]))[0].id
+        return (yield from _reading(resource, name))
 
-        def script() -> Script[Observation]:
-            old = yield from _finding(resource, observation)
-            _refuse(old, {"deleted", "retracted"})
-            before = yield from _reading(resource, observation)
-            # The new line is not linked to the old line, so that deleting the old line does not delete the new one.
-            new_pk = yield from copying_line(old.pk, old.group_pk, old.state, self._new_id, merges=False)
-            yield q.rewrite_line(
-                observation_pk=new_pk,
-                text=pack(text),
-                priority=priority or before.priority,
-                tokens=tokens,
-                metadata=object_text("The metadata", {**before.metadata, "edit_of": observation}),
-            )
-            loss = Loss(
-                log_pk=old.log_pk, lines=(old.pk,), how="retracted", kind="edit", by_hand=True, instead={old.pk: new_pk}
-            )
-            yield from rederiving(loss, self._new_id, render, at)
-            name: str = (yield q.states(pks=[new_pk]))[0].id
-            return (yield from _reading(resource, name))
-
-        return await self._engine.write(script, name="line_edits.edit")
-
-    async def retract(self, resource: str, observation: str, *, render: Render) -> Observation:
+    @writes("line_edits.retract")
+    def retract(self, resource: str, observation: str, *, render: Render) -> Script[Observation]:
         """Hide an observation and every line of a reflection that was made from it. `reinstate` undoes this."""
         check_ids(resource=resource, observation=observation)
         at = self._now()
+        line = yield from _finding(resource, observation)
+        _refuse(line, {"deleted"})
+        if line.state != "retracted":
+            loss = Loss(log_pk=line.log_pk, lines=(line.pk,), how="retracted", kind="edit", by_hand=True)
+            yield from rederiving(loss, self._new_id, render, at)
+        return (yield from _reading(resource, observation))
 
-        def script() -> Script[Observation]:
-            line = yield from _finding(resource, observation)
-            _refuse(line, {"deleted"})
-            if line.state != "retracted":
-                loss = Loss(log_pk=line.log_pk, lines=(line.pk,), how="retracted", kind="edit", by_hand=True)
-                yield from rederiving(loss, self._new_id, render, at)
-            return (yield from _reading(resource, observation))
-
-        return await self._engine.write(script, name="line_edits.retract")
-
-    async def reinstate(self, resource: str, observation: str, *, render: Render) -> Observation:
+    @writes("line_edits.reinstate")
+    def reinstate(self, resource: str, observation: str, *, render: Render) -> Script[Observation]:
         """Show a retracted observation again, also in the reflections from which it was removed."""
         check_ids(resource=resource, observation=observation)
         at = self._now()
-
-        def script() -> Script[Observation]:
-            line = yield from _finding(resource, observation)
-            _refuse(line, {"deleted"})
-            if line.state == "retracted":
-                yield from self._reinstating(line, render, at)
-            return (yield from _reading(resource, observation))
-
-        return await self._engine.write(script, name="line_edits.reinstate")
+        line = yield from _finding(resource, observation)
+        _refuse(line, {"deleted"})
+        if line.state == "retracted":
+            yield from self._reinstating(line, render, at)
+        return (yield from _reading(resource, observation))
 
     def _reinstating(self, line: Row, render: Render, at: int) -> Script[None]:
         mergers = yield q.mergers(pks=[line.pk])
@@ -149,7 +132,7 @@ class LineEdits:
                 resource=resource, observations=made.lines, reflections=made.reflections, prompts=len(prompts)
             )
 
-        return await write_or_try(self._engine, script, name="line_edits.delete", dry_run=dry_run)
+        return await write_or_try(self.engine, script, name="line_edits.delete", dry_run=dry_run)
 
 
 def _refuse(line: Row, states: set[str]) -> None:

@@ -12,13 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memolog.compaction.store import undoing_compactions
 from memolog.core.clock import Clock, to_micros
 from memolog.core.reports import Forgotten
-from memolog.db.engine import Engine, Work
+from memolog.db.engine import Engine, TimedCalls, Work
 from memolog.db.queries import Script, load_queries
 from memolog.db.rows import message_from_row
 from memolog.db.scope import LAST, check_ids, check_optional_ids, taking_thread
@@ -73,8 +72,6 @@ async def forget(
     if not dry_run and message is None and observation is None:
         # Messages that a turn could not save yet must not be saved later.
         components.outbox.forget(resource, thread)
-    if not dry_run:
-        components.store.empty_caches()
     return await _clean(connection, components, gone)
 
 
@@ -96,13 +93,13 @@ async def forget_older(connection: Connection, resource: str, *, dry_run: bool) 
     )
     if gone == Forgotten(resource=resource, dry_run=dry_run):
         return gone
-    if not dry_run:
-        components.store.empty_caches()
     return await _clean(connection, components, gone)
 
 
 async def _clean(connection: Connection, components: Components, gone: Forgotten) -> Forgotten:
     """Delete the copies of the database, which may contain forgotten text, and rewrite the file without deleted bytes."""
+    if not gone.dry_run:
+        components.store.empty_caches()
     file = components.store.engine.file
     if file is None:
         return gone
@@ -110,21 +107,22 @@ async def _clean(connection: Connection, components: Components, gone: Forgotten
     gone = replace(gone, copies=tuple(str(copy) for copy in copies))
     if gone.dry_run:
         return gone
-    await asyncio.to_thread(_remove, copies)
+    for copy in copies:
+        await asyncio.to_thread(copy.unlink, missing_ok=True)
     is_clean = await asyncio.to_thread(clean_file, file, timeout=connection.config.busy_timeout)
     return replace(gone, is_clean=is_clean)
 
 
-def _remove(copies: list[Path]) -> None:
-    for copy in copies:
-        copy.unlink(missing_ok=True)
-
-
-class Forgetting:
-    """Forgets messages, threads and resources. Each call changes one resource."""
+class ChangeCalls(TimedCalls):
+    """Base class for calls that delete or correct rows."""
 
     def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str]) -> None:
-        self._engine, self._clock, self._new_id = engine, clock, new_id
+        super().__init__(engine, clock)
+        self._new_id = new_id
+
+
+class Forgetting(ChangeCalls):
+    """Forgets messages, threads and resources. Each call changes one resource."""
 
     async def message(
         self, resource: str, message_id: str, *, thread: str | None = None, render: Render, dry_run: bool = False
@@ -145,7 +143,7 @@ class Forgetting:
             places = [(row.thread, row.seq) for row in rows]
             return (yield from self._forgetting_messages(resource, places, render, at))
 
-        return await write_or_try(self._engine, script, name="forgetting.message", dry_run=dry_run)
+        return await write_or_try(self.engine, script, name="forgetting.message", dry_run=dry_run)
 
     async def older(
         self,
@@ -175,7 +173,7 @@ class Forgetting:
                 gone += Forgotten(resource=resource, events=len(old_events), contexts=len(old_contexts))
             return gone
 
-        return await write_or_try(self._engine, script, name="forgetting.older", dry_run=dry_run)
+        return await write_or_try(self.engine, script, name="forgetting.older", dry_run=dry_run)
 
     async def thread(self, resource: str, thread: str, *, render: Render, dry_run: bool = False) -> Forgotten:
         """Forget a thread and everything made from it, also in a shared log. Raise ThreadNotFound if it does not exist."""
@@ -189,16 +187,13 @@ class Forgetting:
             yield from resetting_index(resource)
             return gone
 
-        return await write_or_try(self._engine, script, name="forgetting.thread", dry_run=dry_run)
+        return await write_or_try(self.engine, script, name="forgetting.thread", dry_run=dry_run)
 
     async def resource(self, resource: str, *, dry_run: bool = False) -> Forgotten:
         """Forget a resource except for its costs. Raise NotFound if nothing is stored for it."""
         check_ids(resource=resource)
         work = partial(self._forgetting_resource, resource, self._now())
-        return await write_or_try(self._engine, work, name="forgetting.resource", dry_run=dry_run)
-
-    def _now(self) -> int:
-        return to_micros(self._clock.now())
+        return await write_or_try(self.engine, work, name="forgetting.resource", dry_run=dry_run)
 
     def _forgetting_messages(
         self, resource: str, places: Sequence[tuple[str, int]], render: Render, at: int

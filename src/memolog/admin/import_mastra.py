@@ -6,7 +6,8 @@ The first generation becomes observed groups. Each later generation becomes a re
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from memolog.db.queries import Step, load_queries
 from memolog.db.sqlite import SqliteEngine, SqliteOptions
 from memolog.errors import InputError, MemologError, StoreCorrupt
 from memolog.log.render import render_group
+from memolog.log.runs import observation_values
 from memolog.observer.drafts import Parsed
 from memolog.observer.reply import parse_observations
 from memolog.text.tokens import TokenCounter
@@ -47,78 +49,61 @@ if TYPE_CHECKING:
 
 q = load_queries("admin/mastra")
 _NEEDED = {"mastra_threads", "mastra_messages"}
-Rows = tuple[Mapping[str, Any], ...]
 _SOURCE = "mastra"
 Record = Mapping[str, Any]
 
 
 async def import_mastra(components: Components, address: str, resource: str | None, tally: Tally) -> ImportReport:
     """Import one resource or all resources of a Mastra database."""
-    tables = await open_mastra(address)
-    try:
+    async with _opened(address) as tables:
         thread_hints = await _threads(components.store, tables, resource, tally)
         for row in await tables.rows("mastra_resources", q.resources()):
             if row["working_memory"] and resource in {None, row["id"]}:
                 tally.resources[row["id"]] = None
                 await save_document(components.store, row["id"], None, row["working_memory"], _SOURCE, tally)
         await _records(components, tables, resource, tally, thread_hints)
-    finally:
-        await tables.close()
     return tally.report()
 
 
-class MastraTables:
-    """Reads the tables of an open Mastra database."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tables:
+    """The tables of an open Mastra database."""
 
-    def __init__(self, engine: Engine, tables: frozenset[str]) -> None:
-        self._engine, self._tables = engine, tables
-
-    async def close(self) -> None:
-        """Close the database."""
-        await self._engine.close()
-
-    async def rows(self, table: str, step: Step) -> Rows:
-        """Return the rows of a table, or no rows if this version of Mastra does not have the table."""
-        if table not in self._tables:
-            return ()
-        return await self._engine.fetch(step, lambda row: row._asdict(), brief=False)
-
-
-async def open_mastra(address: str) -> MastraTables:
-    """Open a SQLite file or a PostgreSQL schema. The schema is `public`, unless the address has the parameter `schema`."""
-    is_server = address.startswith(("postgresql://", "postgres://"))
     engine: Engine
-    if is_server:
+    names: frozenset[str]
+
+    async def rows(self, table: str, step: Step) -> tuple[Mapping[str, Any], ...]:
+        """Return the rows of a table, or no rows if this version of Mastra does not have the table."""
+        return await self.engine.fetch(step, lambda row: row._asdict(), brief=False) if table in self.names else ()
+
+
+@asynccontextmanager
+async def _opened(address: str) -> AsyncGenerator[_Tables, None]:
+    """Open a SQLite file or a PostgreSQL schema. The schema is `public`, unless the address has the parameter `schema`."""
+    engine: Engine
+    if address.startswith(("postgresql://", "postgres://")):
         # The driver may not be installed.
         from memolog.db.postgres import PostgresEngine  # noqa: PLC0415
 
-        server = PostgresEngine(address, PostgresOptions(schema="public"))
-        await server.start()
-        engine = server
+        engine, step = PostgresEngine(address, PostgresOptions(schema="public")), q.tables_of_schema()
+        await engine.start()
     else:
-        file = SqliteEngine(address, SqliteOptions(read_only=True))
-        await file.start(lambda _: None, lambda _: None)
-        engine = file
-
-    step = q.tables_of_schema() if is_server else q.tables_of_file()
+        engine, step = SqliteEngine(address, SqliteOptions(read_only=True)), q.tables_of_file()
+        await engine.start(lambda _: None, lambda _: None)
     try:
-        tables = frozenset(await engine.fetch(step, lambda row: str(row.name)))
-    except BaseException:
+        names = frozenset(await engine.fetch(step, lambda row: str(row.name)))
+        if not names >= _NEEDED:
+            raise InputError(
+                "The database has no tables of Mastra.",
+                why=f"`mastra_threads` or `mastra_messages` is missing. There are {len(names)} tables named mastra_….",
+                then="Pass the database of Mastra. For PostgreSQL, add ?schema=NAME if its schema is not `public`.",
+            )
+        yield _Tables(engine=engine, names=names)
+    finally:
         await engine.close()
-        raise
-    if not tables >= _NEEDED:
-        await engine.close()
-        raise InputError(
-            "The database has no tables of Mastra.",
-            why=f"`mastra_threads` or `mastra_messages` is missing. There are {len(tables)} tables named mastra_….",
-            then="Pass the database of Mastra. For PostgreSQL, add ?schema=NAME if its schema is not `public`.",
-        )
-    return MastraTables(engine, tables)
 
 
-async def _threads(
-    store: Store, tables: MastraTables, resource: str | None, tally: Tally
-) -> dict[tuple[str, str], Hints]:
+async def _threads(store: Store, tables: _Tables, resource: str | None, tally: Tally) -> dict[tuple[str, str], Hints]:
     """Import the conversations. Return current task, suggested response and title by resource and thread."""
     thread_hints: dict[tuple[str, str], Hints] = {}
     for row in await tables.rows("mastra_threads", q.threads()):
@@ -159,7 +144,7 @@ def _has_forgotten(record: Record, tally: Tally) -> bool:
 
 async def _records(
     components: Components,
-    tables: MastraTables,
+    tables: _Tables,
     resource: str | None,
     tally: Tally,
     thread_hints: Mapping[tuple[str, str], Hints],
@@ -454,24 +439,7 @@ class _Log:
         ]
 
     def _line(self, line: Observation, spans: Mapping[str, tuple[int, int]]) -> None:
-        self._add(
-            "observation",
-            id=line.id,
-            group=line.group,
-            ordinal=line.ordinal,
-            parent=line.parent,
-            priority=line.priority,
-            trust="assistant",
-            grounded=1,
-            state="active",
-            tokens=line.tokens,
-            said_at=to_micros(line.said_at) if line.said_at else None,
-            about=line.about.isoformat() if line.about else None,
-            text=pack(line.text),
-            verbatim=pack(line.verbatim),
-            files=dumps(list(line.files)),
-            metadata=dumps(dict(line.metadata)),
-        )
+        self._add("observation", group=line.group, state="active", **observation_values(line))
         for name, (first, last) in spans.items():
             self._add("source", observation=line.id, thread=name, first_seq=first, last_seq=last)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from memolog.admin.export import FORMAT, FORMAT_VERSION
 from memolog.admin.import_conversations import Progress, Tally, save_conversation
 from memolog.admin.import_mastra import import_mastra
-from memolog.admin.transfer_store import Arrival, Arrived, Table, Values, row_of
+from memolog.admin.transfer_store import Arrival, Table, Values, row_of
 from memolog.core.clock import from_micros, to_micros
 from memolog.core.message import Part, Role
 from memolog.core.reports import ImportReport, Skipped
@@ -118,25 +118,35 @@ async def _import_memolog(components: "Components", path: Path, resource: str | 
     """Import an export of Memolog. Existing rows are not changed, and forgotten rows are imported only with `revive`."""
     store = components.store
     state: _ResourceImport | None = None
+    is_whole = False
     try:
         for batch in _batches(path, resource):
             if state is None or state.arrival.resource != batch.resource:
                 if state is not None:
-                    await _finish(components, state, tally)
-                state = await _begin(store, batch, revive=tally.revive)
+                    await _finish(components, state, tally, is_whole=True)
+                until = await store.tombstones.forgotten_until(batch.resource)
+                is_gone = not tally.revive and until is not None and batch.made_at <= until
+                state = _ResourceImport(arrival=await store.transfers.begin(batch.resource), is_gone=is_gone)
                 tally.resources[batch.resource] = None
             if state.is_gone:
                 tally.left.update(table.kind for table, _ in batch.rows)
                 continue
             await _look_for_forgotten(store, state, batch.rows, revive=tally.revive, dry_run=tally.dry_run)
             rows = [(table, _without_text(table, values, state)) for table, values in batch.rows]
-            tally.count(await _put(store, state.arrival, batch, rows, path, dry_run=tally.dry_run))
+            try:
+                tally.count(await store.transfers.put(batch.resource, state.arrival, rows, dry_run=tally.dry_run))
+            except StoreCorrupt as error:
+                raise InputError(
+                    f"Lines {batch.first} to {batch.last} of {path.name} cannot be imported.",
+                    why=f"{error.why} Another resource may use the same ids, or the file was changed by hand.",
+                    then="Import into an empty database. Only the lines before these are imported.",
+                ) from error
             if tally.progress is not None:
                 tally.progress(batch.last)
+        is_whole = True
     finally:
-        # Also finish after an error, because some batches are imported already.
         if state is not None:
-            await _finish(components, state, tally)
+            await _finish(components, state, tally, is_whole=is_whole)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -186,12 +196,6 @@ class _Batch:
         return len(self.rows) >= _ROWS or self.size >= _CHARACTERS
 
 
-async def _begin(store: "Store", batch: _Batch, *, revive: bool) -> _ResourceImport:
-    until = await store.tombstones.forgotten_until(batch.resource)
-    is_gone = not revive and until is not None and batch.made_at <= until
-    return _ResourceImport(arrival=await store.transfers.begin(batch.resource), is_gone=is_gone)
-
-
 def _without_text(table: Table, values: Values, state: _ResourceImport) -> Values:
     """Return a row without its rendered text, and store the text in `state`. Models must not be shown an unchecked text."""
     if table.kind != "group" or not values["text"]:
@@ -225,14 +229,19 @@ async def _look_for_forgotten(
             state.messages |= {(thread, lines[place].id): lines[place].created_at for place in places}
 
 
-async def _finish(components: "Components", state: _ResourceImport, tally: Tally) -> None:
-    """Render the imported groups, and forget the threads and messages again that were forgotten here."""
+async def _finish(components: "Components", state: _ResourceImport, tally: Tally, *, is_whole: bool) -> None:
+    """Render the imported groups, and forget the threads and messages again that were forgotten here.
+
+    After an error, do not render. The sources of some observations may be missing, so their trust and the texts of their groups
+    would be wrong. The next import of the file renders them.
+    """
     tally.left["thread"] += len(state.threads)
     tally.left["message"] += len(state.messages)
     if tally.dry_run or state.is_gone:
         return
     store, resource, render = components.store, state.arrival.resource, components.core.rerender
-    await store.transfers.render(resource, state.texts, render=render, count=components.core.counter.count)
+    if is_whole:
+        await store.transfers.render(resource, state.texts, render=render, count=components.core.counter.count)
     # Compare the times, because a new thread or message may use the same id.
     for thread, began in sorted(state.threads.items()):
         with suppress(NotFound):
@@ -242,25 +251,6 @@ async def _finish(components: "Components", state: _ResourceImport, tally: Tally
         with suppress(NotFound):
             if (await store.messages.get(resource, message, thread=thread))[0].created_at == said:
                 await store.forgetting.message(resource, message, thread=thread, render=render)
-
-
-async def _put(
-    store: "Store",
-    arrival: Arrival,
-    batch: _Batch,
-    rows: Sequence[tuple[Table, Values]],
-    path: Path,
-    *,
-    dry_run: bool,
-) -> Arrived:
-    try:
-        return await store.transfers.put(batch.resource, arrival, rows, dry_run=dry_run)
-    except StoreCorrupt as error:
-        raise InputError(
-            f"Lines {batch.first} to {batch.last} of {path.name} cannot be imported.",
-            why=f"{error.why} Another resource may use the same ids, or the file was changed by hand.",
-            then="Import into an empty database. Only the lines before these are imported.",
-        ) from error
 
 
 def _batches(path: Path, resource: str | None) -> Iterator[_Batch]:

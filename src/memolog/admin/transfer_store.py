@@ -17,7 +17,7 @@ from memolog.admin.doctor import matches_rendering
 from memolog.core.clock import to_micros
 from memolog.core.exact_json import dumps, loads, pack, unpack
 from memolog.core.thread import Hints
-from memolog.db.engine import Engine
+from memolog.db.engine import Calls, reads, writes
 from memolog.db.queries import Row, Script, Statement, load_queries
 from memolog.db.scope import check_ids, chunks, taking_thread
 from memolog.errors import ImportConflict, InputError
@@ -202,27 +202,21 @@ class Arrival:
     """By kind, the hashes of the stored rows of kinds without a natural key."""
 
 
-class Transfers:
+class Transfers(Calls):
     """Exports and imports rows, one resource at a time."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     async def export(self, resource: str, file: IO[bytes]) -> Counter[str]:
         """Write all rows of a resource as JSON lines, as of one moment. Return the number of lines by kind."""
         check_ids(resource=resource)
         start = file.tell()
-        return await self._engine.read(lambda: _exporting(resource, file, start), brief=False)
+        return await self.engine.read(lambda: _exporting(resource, file, start), brief=False)
 
-    async def begin(self, resource: str) -> Arrival:
+    @reads
+    def begin(self, resource: str) -> Script[Arrival]:
         """Return the state of a new import into a resource."""
         check_ids(resource=resource)
-
-        def script() -> Script[bool]:
-            rows = yield q.any_of(resource=resource)
-            return not rows[0].found
-
-        return Arrival(resource=resource, is_fresh=await self._engine.read(script))
+        rows = yield q.any_of(resource=resource)
+        return Arrival(resource=resource, is_fresh=not rows[0].found)
 
     async def put(
         self, resource: str, arrival: Arrival, rows: Sequence[tuple[Table, Values]], *, dry_run: bool = False
@@ -231,9 +225,9 @@ class Transfers:
         check_ids(resource=resource)
         chosen, same = await self._without_repetitions(arrival, rows)
         if dry_run:
-            arrived = await self._engine.read(lambda: _putting(arrival, chosen, dry_run=True), brief=False)
+            arrived = await self.engine.read(lambda: _putting(arrival, chosen, dry_run=True), brief=False)
         else:
-            arrived = await self._engine.write(lambda: _putting(arrival, chosen, dry_run=False), name="transfers.put")
+            arrived = await self.engine.write(lambda: _putting(arrival, chosen, dry_run=False), name="transfers.put")
         arrival.moved |= arrived.moved
         arrived.same.update(same)
         return arrived
@@ -252,28 +246,22 @@ class Transfers:
                 yield from _lowering_trust(resource, some)
                 yield from _rendering_imported(resource, {name: texts[name] for name in some}, render, count)
 
-            await self._engine.write(script, name="transfers.render")
+            await self.engine.write(script, name="transfers.render")
 
-    async def date(self, resource: str, thread: str, *, created_at: datetime, updated_at: datetime) -> None:
+    @writes("transfers.date")
+    def date(self, resource: str, thread: str, *, created_at: datetime, updated_at: datetime) -> Script[None]:
         """Set the times of a thread. Raise ThreadNotFound if it does not exist."""
         check_ids(resource=resource, thread=thread)
         times = {"created_at": to_micros(created_at), "updated_at": to_micros(updated_at)}
+        yield from taking_thread(resource, thread)
+        yield q.set_times(resource=resource, thread=thread, **times)
 
-        def script() -> Script[None]:
-            yield from taking_thread(resource, thread)
-            yield q.set_times(resource=resource, thread=thread, **times)
-
-        await self._engine.write(script, name="transfers.date")
-
-    async def hint(self, resource: str, thread: str, hints: Hints) -> None:
+    @writes("transfers.hint")
+    def hint(self, resource: str, thread: str, hints: Hints) -> Script[None]:
         """Set current task, suggested response and title of a thread, unless it has newer ones. Raise ThreadNotFound."""
         check_ids(resource=resource, thread=thread)
-
-        def script() -> Script[None]:
-            thread_pk = (yield from taking_thread(resource, thread)).pk
-            yield log_queries.apply_hints(**hint_values(hints, thread_pk, hints.last_seq))
-
-        await self._engine.write(script, name="transfers.hint")
+        thread_pk = (yield from taking_thread(resource, thread)).pk
+        yield log_queries.apply_hints(**hint_values(hints, thread_pk, hints.last_seq))
 
     async def _without_repetitions(
         self, arrival: Arrival, rows: Sequence[tuple[Table, Values]]
@@ -302,7 +290,7 @@ class Transfers:
             yield from _reading(table, resource, lambda line: found.update([hash(line)]))
             return found
 
-        return await self._engine.read(script, brief=False)
+        return await self.engine.read(script, brief=False)
 
 
 def _reading(table: Table, resource: str, take: Callable[[str], None]) -> Script[None]:

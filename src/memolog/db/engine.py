@@ -2,9 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
+from copy import copy
+from dataclasses import dataclass
+from datetime import datetime
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
+from memolog.core.clock import Clock, to_micros
 from memolog.db.queries import Row, Script, Step
 
 T = TypeVar("T")
@@ -74,7 +78,35 @@ class Calls:
         self.engine = engine
 
 
+@dataclass(frozen=True, slots=True)
+class _StoppedClock:
+    moment: datetime
+
+    def now(self) -> datetime:
+        return self.moment
+
+
+class TimedCalls(Calls):
+    """Base class for calls that need the time. A script gets the time at which the call began, also if it runs again."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        super().__init__(engine)
+        self.clock = clock
+
+    def _now(self) -> int:
+        return to_micros(self.clock.now())
+
+
 C = TypeVar("C", bound=Calls)
+
+
+def _begun(calls: C) -> C:
+    """Return the object that a script gets as `self`. The clock of `TimedCalls` is stopped."""
+    if not isinstance(calls, TimedCalls):
+        return calls
+    call = copy(calls)
+    call.clock = _StoppedClock(calls.clock.now())
+    return call
 
 
 def reads(script: Callable[Concatenate[C, P], Script[T]]) -> Callable[Concatenate[C, P], Coroutine[Any, Any, T]]:
@@ -82,7 +114,7 @@ def reads(script: Callable[Concatenate[C, P], Script[T]]) -> Callable[Concatenat
 
     @wraps(script)
     async def call(self: C, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self.engine.read(partial(script, self, *args, **kwargs))
+        return await self.engine.read(partial(script, _begun(self), *args, **kwargs))
 
     return call
 
@@ -95,7 +127,7 @@ def writes(
     def decorate(script: Callable[Concatenate[C, P], Script[T]]) -> Callable[Concatenate[C, P], Coroutine[Any, Any, T]]:
         @wraps(script)
         async def call(self: C, *args: P.args, **kwargs: P.kwargs) -> T:
-            return await self.engine.write(partial(script, self, *args, **kwargs), name=name)
+            return await self.engine.write(partial(script, _begun(self), *args, **kwargs), name=name)
 
         return call
 

@@ -345,7 +345,7 @@ def _store_group(resource: str, ended: Row, result: RunResult, at: int) -> Scrip
 
 def storing_lines(resource: str, group_pk: int, lines: Sequence[Observation]) -> Script[None]:
     """Add observations to a group, with their sources and the observations that they merge."""
-    yield logs.insert_observations.many([_observation_values(o, group_pk) for o in lines])
+    yield logs.insert_observations.many([{**observation_values(o), "group_pk": group_pk} for o in lines])
     sources = [
         {
             "observation": o.id,
@@ -362,10 +362,10 @@ def storing_lines(resource: str, group_pk: int, lines: Sequence[Observation]) ->
     yield logs.insert_merges.many(merges)
 
 
-def _observation_values(o: Observation, group_pk: int) -> dict[str, object]:
+def observation_values(o: Observation) -> dict[str, object]:
+    """Return the columns of an observation, without its group and its state."""
     return {
         "id": o.id,
-        "group_pk": group_pk,
         "ordinal": o.ordinal,
         "parent": o.parent,
         "priority": o.priority,

@@ -1,4 +1,4 @@
-"""The calls on tasks of one resource for one session: read, create, change, claim, close, search and summarise."""
+"""The calls on the tasks of one resource for one session: read, create, change, claim, close, search and summarise."""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -37,19 +37,22 @@ from memolog.tasks.task import (
     TaskType,
     TaskView,
 )
-from memolog.text.redaction import Redactor, redactor_for
+from memolog.text.redaction import redactor_for
 
 if TYPE_CHECKING:
     from memolog.connection import Components
     from memolog.store import Store
 
+# `search` with `related` adds at most this many messages and observations to each task.
 _MESSAGES = 5
 _OBSERVATIONS = 10
-# The most pages that are read if filters remove most hits.
+# `search` reads at most this many pages of hits, because a filter by status may remove most of them.
 _MOST_PAGES = 10
 _log = logging.getLogger("memolog")
+# The model that writes a summary is shown at most this many observations, and writes at most this many tokens.
 _MOST_LINES = 100
 _MOST_TOKENS = 2_000
+# `claim_next` reads this many ready tasks at a time.
 _TRIED_A_PAGE: Final = 20
 
 
@@ -61,7 +64,7 @@ UNCHANGED: Final = Unchanged()
 
 
 class Tasks:
-    """The tasks of one resource. A task is named by its id or its handle (`T-12`, `t12`, `#12`) everywhere."""
+    """The tasks of one resource. All calls accept the id of a task or its handle (`T-12`, `t12`, `#12`)."""
 
     def __init__(
         self,
@@ -82,13 +85,13 @@ class Tasks:
             raise StoreReadOnly("This memory is read-only.", then="Open another one without read_only.")
         components = await self._open_components()
         if self._session is None:
-            # A new id: claims belong to this object alone.
+            # Claims need a session. With a new id, they belong to this object only.
             self._session = components.store.new_id()
         return components.store
 
     @property
     def _name(self) -> str:
-        """Return the author that the history names."""
+        """Return the author of changes, for the history."""
         return self._who or self._session or "unknown"
 
     @property
@@ -98,11 +101,11 @@ class Tasks:
     # ------------------------------------------------------------ reading
 
     async def get(self, task: str) -> Task:
-        """Return a task; raises NotFound."""
+        """Return a task. Raise TaskNotFound if it does not exist."""
         return await (await self._store()).task_views.get(self.resource, task)
 
     async def find(self, name: str) -> tuple[Task, ...]:
-        """Return the tasks with this id or handle, or else with exactly this title."""
+        """Return the task with this id or handle. If there is none, return the tasks with this title, ignoring case."""
         store = await self._store()
         try:
             return (await store.task_views.get(self.resource, name),)
@@ -110,7 +113,7 @@ class Tasks:
             return await store.task_views.named(self.resource, name)
 
     async def show(self, task: str) -> TaskView:
-        """Return a task with what blocks it, what it blocks, and all other links."""
+        """Return a task with the tasks that it is linked to."""
         return await (await self._store()).task_views.show(self.resource, task)
 
     async def list(
@@ -128,7 +131,7 @@ class Tasks:
         limit: int = 50,
         after: str | None = None,
     ) -> Page[Task]:
-        """Return tasks, newest first, that match all given filters. Pass `next` as `after` for more."""
+        """Return the tasks that match all given filters, the newest first. Pass `next` as `after` to get the next page."""
         store = await self._store()
         chosen = TaskFilter(
             statuses=names_in(status),
@@ -153,7 +156,7 @@ class Tasks:
         limit: int = 10,
         after: str | None = None,
     ) -> ReadyTasks:
-        """Return what can be claimed now, by priority, then age, with why, and how many are ready and blocked in all."""
+        """Return the tasks that can be claimed now, by priority, then age, each with the reasons, and the counts of all tasks."""
         store = await self._store()
         chosen = TaskFilter(
             types=tuple(types), labels=names_in(labels), most_priority=max_priority, assignee=assignee, parent=parent
@@ -165,7 +168,7 @@ class Tasks:
         return await (await self._store()).task_ready.counts(self.resource)
 
     async def explain(self, task: str) -> Explained:
-        """Return why a task is or is not ready."""
+        """Return the reasons why a task is ready or not ready."""
         return await (await self._store()).task_ready.explain(self.resource, task)
 
     async def stale(self, *, days: float = 14, limit: int = 50, after: str | None = None) -> Page[Task]:
@@ -180,7 +183,7 @@ class Tasks:
         return await store.task_views.duplicates(self.resource, task, title=title, least=least, limit=limit)
 
     async def history(self, task: str, *, limit: int = 100, after: str | None = None) -> Page[TaskChange]:
-        """Return who changed what and when, oldest first."""
+        """Return the changes of a task, each with its author and time, the oldest first."""
         return await (await self._store()).tasks.history(self.resource, task, limit=limit, after=after)
 
     async def search(
@@ -191,7 +194,7 @@ class Tasks:
         limit: int = 10,
         related: bool = False,
     ) -> tuple[TaskHit, ...]:
-        """Return the tasks that match a text best; `related` adds the messages and observations about each."""
+        """Return the tasks that match a text best. `related` adds the messages and observations of each task."""
         store = await self._store()
         now = (await self._open_components()).clock.now()
         statuses = names_in(status)
@@ -214,7 +217,7 @@ class Tasks:
         return tuple([await _with_related(store, self.resource, hit) for hit in shown] if related else shown)
 
     async def messages(self, task: str, *, limit: int = 50, after: str | None = None) -> Page[LinkedMessage]:
-        """Return the messages of a task, oldest first."""
+        """Return the messages of a task, the oldest first."""
         return await (await self._store()).task_messages.messages(self.resource, task, limit=limit, after=after)
 
     async def observations(self, task: str, *, limit: int = 200) -> tuple[Observation, ...]:
@@ -257,7 +260,7 @@ class Tasks:
         created_from: Sequence[str] = (),
         id: str | None = None,  # noqa: A002 - as in other values
     ) -> Task:
-        """Create a task, with its labels and its links to other tasks; `created_from` names the messages it came from."""
+        """Create a task with its labels and its links to other tasks. `created_from` are the ids of its source messages."""
         store = await self._store(to_write=True)
         new = NewTask(
             title=title,
@@ -292,7 +295,7 @@ class Tasks:
         due: datetime | Unchanged | None = UNCHANGED,
         version: int | None = None,
     ) -> Task:
-        """Change the given fields. With `version`, raise a conflict if the task has changed since that version."""
+        """Change the given fields. With `version`, raise TaskChanged if the task has changed since that version."""
         store = await self._store(to_write=True)
         given = {"title": title, "description": description, "priority": priority, "type": type, "metadata": metadata}
         changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
@@ -306,23 +309,23 @@ class Tasks:
         return await store.tasks.label(self.resource, task, add=names_in(add), remove=names_in(remove), who=self._name)
 
     async def defer(self, task: str, until: datetime | None) -> Task:
-        """Defer a task: it is not ready until a moment; None removes the date."""
+        """Defer a task, so that it is not ready until this time. None removes the time."""
         return await self.edit(task, defer_until=until)
 
     async def due(self, task: str, when: datetime | None) -> Task:
-        """Set when a task is due; None removes the date."""
+        """Set the time at which a task is due. None removes it."""
         return await self.edit(task, due=when)
 
     async def link(self, source: str, target: str, kind: LinkKind = "blocks") -> Task:
         """Link two tasks: `source` blocks, is the parent of, is related to, or gave rise to `target`.
 
-        Returns the target. Raises TaskCycle, which names the cycle, if the tasks would wait for each other.
+        Return the target. Raise TaskCycle if the tasks would wait for each other.
         """
         store = await self._store(to_write=True)
         return await store.task_links.link(self.resource, source, target, kind, who=self._name)
 
     async def unlink(self, source: str, target: str, kind: LinkKind = "blocks") -> Task:
-        """Remove a link; returns the target."""
+        """Remove a link, and return the target."""
         store = await self._store(to_write=True)
         return await store.task_links.unlink(self.resource, source, target, kind, who=self._name)
 
@@ -331,7 +334,8 @@ class Tasks:
     async def claim(self, task: str, *, thread: str | None = None, lease: float | None = None) -> Claimed:
         """Claim a task for this session, for `lease` seconds, and make it the active task of a thread.
 
-        Exactly one of any number of callers succeeds. Raises TaskBlocked or TaskHeld.
+        Only one of several callers succeeds. Raise TaskBlocked if another task must be closed first, and TaskHeld if another
+        session has claimed the task.
         """
         store = await self._store(to_write=True)
         return await store.task_claims.claim(
@@ -353,7 +357,7 @@ class Tasks:
         thread: str | None = None,
         lease: float | None = None,
     ) -> Claimed | None:
-        """Claim the most urgent ready task; None if there is none."""
+        """Claim the most urgent ready task, and return it. Return None if no task is ready."""
         store = await self._store(to_write=True)
         chosen = TaskFilter(labels=names_in(labels), types=tuple(types), most_priority=max_priority, assignee=assignee)
         tried: set[str] = set()
@@ -367,16 +371,16 @@ class Tasks:
                 try:
                     return await self.claim(task.id, thread=thread, lease=lease)
                 except (Conflict, TaskMoveRefused, TaskNotFound):
-                    # Another session has taken it: try the next one.
+                    # Another session has claimed or closed it, so try the next one.
                     continue
 
     async def heartbeat(self, task: str, *, lease: float | None = None) -> Claimed:
-        """Renew the claim of this session. Saving messages in the thread of an active task renews it too."""
+        """Renew the claim of this session. Saving messages in the thread of its active task renews the claim too."""
         store = await self._store(to_write=True)
         return await store.task_claims.heartbeat(self.resource, task, self._holder, lasts=self._lasts(lease))
 
     async def release(self, task: str, *, force: bool = False) -> Task:
-        """Release a task, so that it is open again; `force` releases it for another session."""
+        """Release a task, so that it is open again. `force` also releases a task that another session has claimed."""
         store = await self._store(to_write=True)
         return await store.task_claims.release(self.resource, task, self._holder, who=self._name, force=force)
 
@@ -389,15 +393,14 @@ class Tasks:
         claim_next: bool = False,
         force: bool = False,
     ) -> Closed:
-        """Close a task with a reason and a summary; returns what that unblocked. `claim_next` claims the next ready task."""
+        """Close a task, and return it with the tasks that this unblocked. `claim_next` then claims the next ready task."""
         store = await self._store(to_write=True)
         closed = await store.task_claims.close(
             self.resource, task, reason, summary, session=self._holder, who=self._name, force=force
         )
         if not claim_next:
             return closed
-        following = await self.claim_next()
-        return Closed(task=closed.task, unblocked=closed.unblocked, open_children=closed.open_children, next=following)
+        return replace(closed, next=await self.claim_next())
 
     async def reopen(self, task: str, *, why: str | None = None) -> Task:
         """Reopen a closed task."""
@@ -423,32 +426,57 @@ class Tasks:
         *,
         thread: str | None = None,
     ) -> int:
-        """Link past messages to a task, by their ids or as a span of a thread; returns how many links are new."""
+        """Link messages to a task, by their ids or as a span of a thread. Return the number of new links."""
         store = await self._store(to_write=True)
         where = thread or (self._thread if isinstance(messages, Span) else None)
         return await store.task_messages.attach(self.resource, task, messages, kind, who=self._name, thread=where)
 
     async def detach(self, task: str, messages: Sequence[str] | Span, *, thread: str | None = None) -> int:
-        """Unlink messages from a task, whether they were linked by hand or not."""
+        """Unlink messages from a task, also those that were linked because the task was active. Return the number of messages."""
         store = await self._store(to_write=True)
         where = thread or (self._thread if isinstance(messages, Span) else None)
         return await store.task_messages.detach(self.resource, task, messages, who=self._name, thread=where)
 
     async def draft_summary(self, task: str, *, most: int = 8) -> DraftSummary:
-        """Draft the summary for closing a task, with citations, by the model if there is one."""
+        """Draft the summary for closing a task, with citations. The model writes it if there is one."""
         components = await self._open_components()
         found = await self.get(task)
-        to_write, redactor = not self._config.read_only, redactor_for(self._config)
-        return await drafted_summary(components, self.resource, found, most=most, to_write=to_write, redactor=redactor)
+        observations = await components.store.task_messages.observations(self.resource, found.id, limit=_MOST_LINES)
+        if components.writer is None or not observations:
+            return draft(found, observations, most=most)
+        system, text = summary_prompt(found, observations)
+        request = ModelRequest(
+            purpose="reflect",
+            system=system,
+            text=redactor_for(self._config).redact(text),
+            max_tokens=_MOST_TOKENS,
+            timeout=components.config.model_timeout,
+        )
+        answer = await self._ask(components, components.writer, found, request)
+        return written(answer, observations, components.writer.name) or draft(found, observations, most=most)
+
+    async def _ask(self, components: "Components", model: Model, task: Task, request: ModelRequest) -> str:
+        """Return the reply of a model, and store its cost. Return an empty text if the model fails."""
+        try:
+            reply = await complete_in_time(model, request)
+        except Exception as error:  # noqa: BLE001 - a model may raise any error; then the extractive draft is used
+            _log.warning("the model did not write a summary of %s: %s", task.handle, error)
+            return ""
+        if reply.usage is not None and not self._config.read_only:
+            try:
+                await components.store.ledger.add(self.resource, replace(reply.usage, kind="other", task=task.id))
+            except MemologError as error:
+                _log.warning("the cost of the summary of %s could not be saved: %s", task.handle, error)
+        return reply.text
 
     # ------------------------------------------------------------ decay
 
     async def decay(self, *, limit: int = 500) -> Decayed:
-        """Shrink closed tasks: to their summary after 30 days, to an archive after 90."""
+        """Reduce closed tasks to their summary after 30 days, and archive them after 90 days."""
         return await (await self._store(to_write=True)).task_decay.decay(self.resource, limit=limit)
 
     async def restore(self, task: str) -> Task:
-        """Restore a decayed task exactly."""
+        """Restore the description, metadata and summary of a decayed task."""
         return await (await self._store(to_write=True)).task_decay.restore(self.resource, task)
 
 
@@ -458,41 +486,6 @@ async def _with_related(store: "Store", resource: str, hit: TaskHit) -> TaskHit:
     return replace(hit, messages=page.items, observations=observations)
 
 
-async def drafted_summary(
-    components: "Components", resource: str, task: Task, *, most: int, to_write: bool, redactor: Redactor
-) -> DraftSummary:
-    """Return a summary of the results of a task, with citations."""
-    observations = await components.store.task_messages.observations(resource, task.id, limit=_MOST_LINES)
-    if components.writer is None or not observations:
-        return draft(task, observations, most=most)
-    system, text = summary_prompt(task, observations)
-    request = ModelRequest(
-        purpose="reflect",
-        system=system,
-        text=redactor.redact(text),
-        max_tokens=_MOST_TOKENS,
-        timeout=components.config.model_timeout,
-    )
-    answer = await _ask(components, components.writer, resource, task, request, to_write=to_write)
-    return written(answer, observations, components.writer.name) or draft(task, observations, most=most)
-
-
-async def _ask(
-    components: "Components", model: Model, resource: str, task: Task, request: ModelRequest, *, to_write: bool
-) -> str:
-    try:
-        reply = await complete_in_time(model, request)
-    except Exception as error:  # noqa: BLE001 - a model may raise anything; the extractive draft is used then
-        _log.warning("the model did not write a summary of %s: %s", task.handle, error)
-        return ""
-    if reply.usage is not None and to_write:
-        try:
-            await components.store.ledger.add(resource, replace(reply.usage, kind="other", task=task.id))
-        except MemologError as error:
-            _log.warning("the cost of the summary of %s could not be saved: %s", task.handle, error)
-    return reply.text
-
-
 def names_in(given: Any) -> tuple[Any, ...]:
-    """Return one name or several as a tuple."""
+    """Return a tuple of names from one name or several."""
     return (given,) if isinstance(given, str) else tuple(given)

@@ -1,13 +1,14 @@
-"""Claim, renew, release, close and reopen tasks, and shrink closed ones: to a summary after 30 days, to an archive after 90.
+"""Claim, renew, release, close and reopen tasks. Reduce closed tasks to a summary after 30 days, and archive them after 90 days.
 
-The contract, on every engine and from any number of processes:
+These rules hold on every engine and with any number of processes:
 
-- *claim*: exactly one session wins; refused while blocked, naming the blockers; it also sets the thread's active task.
-- *heartbeat*: only the session that holds the task can renew it, until another session takes over.
-- *expired lease*: the task is ready again, and the next claim takes over. Nothing needs to be cleaned up.
-- *close*: needs a reason and a summary, ends the claim, and reports what it unblocked.
+- *claim*: exactly one session succeeds. A blocked task cannot be claimed, and the error names the blockers. A claimed task
+  becomes the active task of the thread.
+- *heartbeat*: only the session that has claimed the task can renew the claim, until another session takes the task over.
+- *expired lease*: the task is ready again, and the next claim takes it over. Nothing needs to be cleaned up.
+- *close*: needs a reason and a summary, ends the claim, and returns the tasks that it unblocked.
 
-Locks are taken in one order to avoid deadlocks: book, thread, lease, task.
+Rows are locked in this order to avoid deadlocks: book, thread, lease, task.
 """
 
 from __future__ import annotations
@@ -17,21 +18,24 @@ import zlib
 from datetime import datetime, timedelta
 from typing import Final, cast
 
-from memolog.core.clock import Clock, from_micros, to_micros
+from memolog.core.clock import from_micros, to_micros
 from memolog.core.exact_json import dumps, loads, pack, unpack
-from memolog.db.engine import Engine
+from memolog.db.engine import writes
 from memolog.db.queries import Row, Script, load_queries
-from memolog.db.scope import CleanValue, check_ids, check_limit, check_optional_ids, taking_thread
+from memolog.db.scope import check_ids, check_limit, check_optional_ids, taking_thread
 from memolog.errors import InputError, StoreCorrupt, TaskBlocked, TaskHeld, TaskMoveRefused
 from memolog.tasks.dependencies import reading_refs, reading_roots, settling_after_status, taking_book
-from memolog.tasks.rows import change_step, finding, lease_name, reading_task, ref_from_row
+from memolog.tasks.rows import TaskCalls, change_step, finding, lease_name, reading_task, ref_from_row
 from memolog.tasks.rules import named
 from memolog.tasks.task import CLOSE_REASONS, Claimed, Closed, CloseReason, Decayed, Task
 
 decay_queries = load_queries("tasks/task_decay")
 _DAY: Final = timedelta(days=1) // timedelta(microseconds=1)
+# The number of days after closing at which a task gets each level of decay.
 _AFTER_DAYS: Final = {1: 30, 2: 90}
+# An archived task keeps at most this many characters of its summary.
 _ARCHIVED_SUMMARY: Final = 200
+# The prefix of an archive that is compressed.
 _COMPRESSED: Final = "z:"
 claim_queries = load_queries("tasks/task_claims")
 lease_queries = load_queries("log/leases")
@@ -40,59 +44,49 @@ thread_queries = load_queries("messages/threads")
 _LONGEST_SUMMARY = 100_000
 
 
-class TaskClaims:
-    """Claims and closes tasks; each call is limited to one resource."""
+class TaskClaims(TaskCalls):
+    """Claims and closes tasks."""
 
-    def __init__(self, engine: Engine, clock: Clock, clean: CleanValue | None = None) -> None:
-        self._engine, self._clock, self._clean = engine, clock, clean
-
-    async def claim(
+    @writes("task_claims.claim")
+    def claim(
         self, resource: str, task: str, session: str, *, lasts: timedelta, who: str, thread: str | None = None
-    ) -> Claimed:
+    ) -> Script[Claimed]:
         """Claim a task for a session, and make it the active task of a thread. Claiming it again renews the claim.
 
-        Raises TaskBlocked while something must come first, TaskHeld while another session works on it.
+        Raise TaskBlocked if another task must be closed first, and TaskHeld if another session has claimed the task.
         """
-        check_ids(resource=resource, task=task, session=session, who=who)
+        check_ids(session=session, who=who)
         check_optional_ids(thread=thread)
         moment, end = self._end(lasts)
         now, until = to_micros(moment), to_micros(end)
-
-        def script() -> Script[Claimed]:
-            found = yield from finding(resource, task)
-            if thread is not None:
-                yield from _locking_thread(resource, thread, now)
-            if found.status == "closed":
-                raise TaskMoveRefused(found.handle, "closed", "claimed", "Reopen it first, or claim another one.")
-            name = lease_name(found.id)
-            # This statement alone decides among any number of callers.
-            rows = yield lease_queries.acquire(
-                resource=resource, name=name, owner=pack(session), now=now, expires_at=until
-            )
-            fence = rows[0].fence if rows else (yield from self._prolonging(resource, found, session, until))
-            took = yield claim_queries.take_task(
-                task_pk=found.pk,
-                session=pack(session),
-                assignee=who,
-                lease_micros=until - now,
-                now=now,
-            )
-            if not took:
-                yield from _refusing(resource, found)
-            if thread is not None:
-                yield claim_queries.set_active(
-                    resource=resource, thread=thread, task_pk=found.pk, session=pack(session)
-                )
-            if rows:
-                before = unpack(found.session) if found.status == "in_progress" else None
-                yield change_step(found.pk, now, who, "claimed", session=session, took_over_from=before)
-            claimed = yield from reading_task(found.pk)
-            return Claimed(task=claimed, until=end, fence=fence, renewed=not rows)
-
-        return await self._engine.write(script, name="task_claims.claim")
+        found = yield from finding(resource, task)
+        if thread is not None:
+            yield from _locking_thread(resource, thread, now)
+        if found.status == "closed":
+            raise TaskMoveRefused(found.handle, "closed", "claimed", "Reopen it first, or claim another one.")
+        name = lease_name(found.id)
+        # Only one of several callers acquires the lease.
+        rows = yield lease_queries.acquire(resource=resource, name=name, owner=pack(session), now=now, expires_at=until)
+        fence = rows[0].fence if rows else (yield from self._prolonging(resource, found, session, until))
+        took = yield claim_queries.take_task(
+            task_pk=found.pk,
+            session=pack(session),
+            assignee=who,
+            lease_micros=until - now,
+            now=now,
+        )
+        if not took:
+            yield from _refusing(resource, found)
+        if thread is not None:
+            yield claim_queries.set_active(resource=resource, thread=thread, task_pk=found.pk, session=pack(session))
+        if rows:
+            before = unpack(found.session) if found.status == "in_progress" else None
+            yield change_step(found.pk, now, who, "claimed", session=session, took_over_from=before)
+        claimed = yield from reading_task(found.pk)
+        return Claimed(task=claimed, until=end, fence=fence, renewed=not rows)
 
     def _prolonging(self, resource: str, found: Row, session: str, until: int) -> Script[int]:
-        """Renew the lease of this session and return its fence; raises TaskHeld if another session has it."""
+        """Renew the lease of this session and return its fence. Raise TaskHeld if another session has the lease."""
         rows = yield claim_queries.prolong(
             resource=resource, name=lease_name(found.id), session=pack(session), expires_at=until
         )
@@ -100,40 +94,35 @@ class TaskClaims:
             yield from _held_by_other(resource, found)
         return rows[0].fence
 
-    async def heartbeat(self, resource: str, task: str, session: str, *, lasts: timedelta) -> Claimed:
-        """Renew a claim; raises TaskHeld if this session does not hold the task."""
-        check_ids(resource=resource, task=task, session=session)
+    @writes("task_claims.heartbeat")
+    def heartbeat(self, resource: str, task: str, session: str, *, lasts: timedelta) -> Script[Claimed]:
+        """Renew a claim. Raise TaskHeld if this session has not claimed the task."""
+        check_ids(session=session)
         _, end = self._end(lasts)
+        found = yield from finding(resource, task)
+        if found.status != "in_progress" or unpack(found.session) != session:
+            yield from _held_by_other(resource, found)
+        fence = yield from self._prolonging(resource, found, session, to_micros(end))
+        held = yield from reading_task(found.pk)
+        return Claimed(task=held, until=end, fence=fence, renewed=True)
 
-        def script() -> Script[Claimed]:
-            found = yield from finding(resource, task)
-            if found.status != "in_progress" or unpack(found.session) != session:
-                yield from _held_by_other(resource, found)
-            fence = yield from self._prolonging(resource, found, session, to_micros(end))
-            held = yield from reading_task(found.pk)
-            return Claimed(task=held, until=end, fence=fence, renewed=True)
+    @writes("task_claims.release")
+    def release(self, resource: str, task: str, session: str, *, who: str, force: bool = False) -> Script[Task]:
+        """Release a task, so that it is open again. `force` also releases a task that another session has claimed."""
+        check_ids(session=session, who=who)
+        now = self._now()
+        found = yield from finding(resource, task)
+        if found.status != "in_progress":
+            raise TaskMoveRefused(found.handle, found.status, "released", "Only a claimed task can be released.")
+        yield claim_queries.clear_active(task_pk=found.pk)
+        yield from _expecting_free(resource, found, session, now, force=force)
+        yield claim_queries.free(resource=resource, name=lease_name(found.id))
+        if (yield claim_queries.let_go(task_pk=found.pk, now=now)):
+            yield change_step(found.pk, now, who, "released", session=unpack(found.session))
+        return (yield from reading_task(found.pk))
 
-        return await self._engine.write(script, name="task_claims.heartbeat")
-
-    async def release(self, resource: str, task: str, session: str, *, who: str, force: bool = False) -> Task:
-        """Release a task, so that it is open again; `force` releases it for another session."""
-        check_ids(resource=resource, task=task, session=session, who=who)
-        now = to_micros(self._clock.now())
-
-        def script() -> Script[Task]:
-            found = yield from finding(resource, task)
-            if found.status != "in_progress":
-                raise TaskMoveRefused(found.handle, found.status, "released", "Only a claimed task can be released.")
-            yield claim_queries.clear_active(task_pk=found.pk)
-            yield from _expecting_free(resource, found, session, now, force=force)
-            yield claim_queries.free(resource=resource, name=lease_name(found.id))
-            if (yield claim_queries.let_go(task_pk=found.pk, now=now)):
-                yield change_step(found.pk, now, who, "released", session=unpack(found.session))
-            return (yield from reading_task(found.pk))
-
-        return await self._engine.write(script, name="task_claims.release")
-
-    async def close(
+    @writes("task_claims.close")
+    def close(
         self,
         resource: str,
         task: str,
@@ -143,58 +132,50 @@ class TaskClaims:
         session: str,
         who: str,
         force: bool = False,
-    ) -> Closed:
-        """Close a task with a reason and a summary; returns what that unblocked.
+    ) -> Script[Closed]:
+        """Close a task, and return it with the tasks that this unblocked. Also decay a few tasks that were closed long ago.
 
-        Refused while another session holds it, unless forced. Also decays some closed tasks that are old enough.
+        Raise TaskHeld if another session has claimed the task, unless `force` is set.
         """
-        check_ids(resource=resource, task=task, session=session, who=who)
-        text = _checked_end(reason, summary)
-        text = text if self._clean is None else str(self._clean(text))
-        now = to_micros(self._clock.now())
+        check_ids(resource=resource, session=session, who=who)
+        text = str(self._clean(_checked_end(reason, summary)))
+        now = self._now()
+        yield from taking_book(resource)
+        found = yield from finding(resource, task)
+        yield claim_queries.clear_active(task_pk=found.pk)
+        yield from _expecting_free(resource, found, session, now, force=force)
+        if not (yield claim_queries.close_task(task_pk=found.pk, reason=reason, summary=pack(text), now=now)):
+            raise TaskMoveRefused(found.handle, "closed already", "closed", "Reopen it first if it is not done.")
+        yield claim_queries.free(resource=resource, name=lease_name(found.id))
+        yield change_step(found.pk, now, who, "closed", reason=reason, session=unpack(found.session))
+        changed = yield from settling_after_status(found.pk)
+        freed = [pk for pk, is_blocked in changed.items() if not is_blocked and pk != found.pk]
+        unblocked = yield from reading_refs(freed)
+        children = yield link_queries.open_children(task_pk=found.pk)
+        yield from decaying(resource, now, limit=4)
+        closed = yield from reading_task(found.pk)
+        return Closed(task=closed, unblocked=unblocked, open_children=tuple(map(ref_from_row, children)))
 
-        def script() -> Script[Closed]:
-            yield from taking_book(resource)
-            found = yield from finding(resource, task)
-            yield claim_queries.clear_active(task_pk=found.pk)
-            yield from _expecting_free(resource, found, session, now, force=force)
-            if not (yield claim_queries.close_task(task_pk=found.pk, reason=reason, summary=pack(text), now=now)):
-                raise TaskMoveRefused(found.handle, "closed already", "closed", "Reopen it first if it is not done.")
-            yield claim_queries.free(resource=resource, name=lease_name(found.id))
-            yield change_step(found.pk, now, who, "closed", reason=reason, session=unpack(found.session))
-            changed = yield from settling_after_status(found.pk)
-            freed = [pk for pk, is_blocked in changed.items() if not is_blocked and pk != found.pk]
-            unblocked = yield from reading_refs(freed)
-            children = yield link_queries.open_children(task_pk=found.pk)
-            yield from decaying(resource, now, limit=4)
-            closed = yield from reading_task(found.pk)
-            return Closed(task=closed, unblocked=unblocked, open_children=tuple(map(ref_from_row, children)))
-
-        return await self._engine.write(script, name="task_claims.close")
-
-    async def reopen(self, resource: str, task: str, *, who: str, why: str | None = None) -> Task:
-        """Reopen a closed task; what it blocks is blocked again. A decayed task is restored."""
-        check_ids(resource=resource, task=task, who=who)
-        why = why if self._clean is None or why is None else str(self._clean(why))
-        now = to_micros(self._clock.now())
-
-        def script() -> Script[Task]:
-            yield from taking_book(resource)
-            found = yield from finding(resource, task)
-            if found.level > 0:
-                yield from unpacking(found, now)
-            old = yield from reading_task(found.pk)
-            if not (yield claim_queries.reopen_task(task_pk=found.pk, now=now)):
-                raise TaskMoveRefused(found.handle, found.status, "reopened", "Only a closed task can be reopened.")
-            yield from settling_after_status(found.pk)
-            was = {"reason": old.close_reason, "summary": old.summary}
-            yield change_step(found.pk, now, who, "reopened", why=why, was=was)
-            return (yield from reading_task(found.pk))
-
-        return await self._engine.write(script, name="task_claims.reopen")
+    @writes("task_claims.reopen")
+    def reopen(self, resource: str, task: str, *, who: str, why: str | None = None) -> Script[Task]:
+        """Reopen a closed task, and restore it if it has decayed. The tasks that it blocks are blocked again."""
+        check_ids(resource=resource, who=who)
+        why = None if why is None else str(self._clean(why))
+        now = self._now()
+        yield from taking_book(resource)
+        found = yield from finding(resource, task)
+        if found.level > 0:
+            yield from unpacking(found, now)
+        old = yield from reading_task(found.pk)
+        if not (yield claim_queries.reopen_task(task_pk=found.pk, now=now)):
+            raise TaskMoveRefused(found.handle, found.status, "reopened", "Only a closed task can be reopened.")
+        yield from settling_after_status(found.pk)
+        was = {"reason": old.close_reason, "summary": old.summary}
+        yield change_step(found.pk, now, who, "reopened", why=why, was=was)
+        return (yield from reading_task(found.pk))
 
     def _end(self, lasts: timedelta) -> tuple[datetime, datetime]:
-        now = self._clock.now()
+        now = self.clock.now()
         try:
             end = now + lasts
         except OverflowError:
@@ -206,46 +187,39 @@ class TaskClaims:
         return now, end
 
 
-class TaskDecay:
-    """Decays and restores closed tasks; each call is limited to one resource."""
+class TaskDecay(TaskCalls):
+    """Decays and restores closed tasks."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine, self._clock = engine, clock
-
-    async def decay(self, resource: str, *, limit: int = 500) -> Decayed:
-        """Decay closed tasks that are old enough by one level each, the longest closed first."""
+    @writes("task_decay.decay")
+    def decay(self, resource: str, *, limit: int = 500) -> Script[Decayed]:
+        """Decay the tasks that were closed long enough ago by one level each, the longest closed first."""
         check_ids(resource=resource)
         check_limit(limit)
-        now = to_micros(self._clock.now())
-        return await self._engine.write(lambda: decaying(resource, now, limit=limit), name="task_decay.decay")
+        return (yield from decaying(resource, self._now(), limit=limit))
 
-    async def restore(self, resource: str, task: str) -> Task:
-        """Restore a decayed task; a task that has not decayed does not change."""
-        check_ids(resource=resource, task=task)
-        now = to_micros(self._clock.now())
-
-        def script() -> Script[Task]:
-            found = yield from finding(resource, task)
-            if found.level > 0:
-                yield from unpacking(found, now)
-            return (yield from reading_task(found.pk))
-
-        return await self._engine.write(script, name="task_decay.restore")
+    @writes("task_decay.restore")
+    def restore(self, resource: str, task: str) -> Script[Task]:
+        """Restore a decayed task. A task that has not decayed does not change."""
+        now = self._now()
+        found = yield from finding(resource, task)
+        if found.level > 0:
+            yield from unpacking(found, now)
+        return (yield from reading_task(found.pk))
 
 
 def decaying(resource: str, now: int, *, limit: int) -> Script[Decayed]:
-    """Decay some tasks within a larger script."""
+    """Decay tasks as part of a larger script."""
     summarised: list[str] = []
     archived: list[str] = []
-    # The higher level first, so that no task decays by two levels at once.
+    # Level 2 comes first, so that no task decays by two levels at once.
     for level, done in ((2, archived), (1, summarised)):
         before = now - _AFTER_DAYS[level] * _DAY
         rows = yield decay_queries.due_to_decay(resource=resource, level=level - 1, before=before, limit=limit)
         for row in rows:
-            archived_now = yield decay_queries.decay(
+            changed = yield decay_queries.decay(
                 task_pk=row.pk, level=level, old_level=level - 1, version=row.version, **_decayed_columns(row, level)
             )
-            done.extend(changed.handle for changed in archived_now)
+            done.extend(one.handle for one in changed)
     return Decayed(summarised=tuple(summarised), archived=tuple(archived))
 
 
@@ -264,7 +238,7 @@ def unpacking(found: Row, now: int) -> Script[None]:
         raise StoreCorrupt(
             f"The archive of {found.handle} cannot be read.",
             why=str(error),
-            then="The rest of the task is untouched. Restore a backup to get its description.",
+            then="The rest of the task is not affected. Restore a backup to get its description.",
         ) from error
     yield decay_queries.restore(
         task_pk=found.pk,
@@ -288,9 +262,9 @@ def _decayed_columns(row: Row, level: int) -> dict[str, object]:
 
 
 def held_task(thread_pk: int, now: int) -> Script[Row | None]:
-    """Return the row of a thread's active task, if it is in progress and its session still holds it.
+    """Return the row of the active task of a thread, or None if its claim has ended.
 
-    A thread that saves messages is alive, so the claim is renewed once half of it is over.
+    A thread that saves messages is working on the task, so the claim is renewed when half of its time is over.
     """
     rows = yield claim_queries.held(thread_pk=thread_pk, now=now)
     if not rows:
@@ -319,14 +293,14 @@ def _checked_end(reason: object, summary: object) -> str:
 
 
 def _locking_thread(resource: str, thread: str, now: int) -> Script[None]:
-    """Lock the thread, and create it if it is missing: a task may be claimed before the first message is saved."""
+    """Lock the thread. Create it if it does not exist, because a task may be claimed before the first message is saved."""
     empty = {"title": None, "metadata": "{}", "overrides": "{}", "cloned_from": None}
     yield thread_queries.create_thread(resource=resource, thread=thread, now=now, **empty)
     yield from taking_thread(resource, thread)
 
 
 def _refusing(resource: str, found: Row) -> Script[None]:
-    """Raise the error for a task that could not be taken although its lease was free."""
+    """Raise the error for a task that could not be claimed although its lease was free."""
     now = yield from finding(resource, found.id)
     if now.status == "closed":
         raise TaskMoveRefused(found.handle, "closed", "claimed", "Reopen it first, or claim another one.")
@@ -342,7 +316,7 @@ def _held_by_other(resource: str, found: Row) -> Script[None]:
 
 
 def _expecting_free(resource: str, found: Row, session: str, now: int, *, force: bool) -> Script[None]:
-    """Raise TaskHeld while another session holds the task."""
+    """Raise TaskHeld if another session has claimed the task, unless `force` is set."""
     rows = yield claim_queries.holder(resource=resource, name=lease_name(found.id))
     is_held = bool(rows) and rows[0].expires_at > now and unpack(rows[0].owner) != session
     if is_held and not force:

@@ -1,6 +1,7 @@
-"""Link tasks without cycles, keep their blocked state correct, and read which tasks are ready and why.
+"""Link tasks without cycles, update their blocked state, and read which tasks are ready and why.
 
-`tasks.blocked` equals its definition in `memolog.tasks.rules` at every commit; a change updates only the tasks below it.
+After every commit, the column `tasks.blocked` matches its definition in `memolog.tasks.rules`. A change updates only the tasks
+that it can affect.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
 
-from memolog.core.clock import Clock, to_micros
-from memolog.db.engine import Engine
+from memolog.core.clock import to_micros
+from memolog.db.engine import reads, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import FIRST, check_ids, check_limit, chunks, page_key, page_of
 from memolog.errors import InputError, TaskCycle
 from memolog.tasks.rows import (
+    TaskCalls,
     TaskFilter,
     change_step,
     finding,
@@ -29,139 +31,118 @@ from memolog.tasks.task import LINK_KINDS, Explained, LinkKind, ReadyTask, Ready
 link_queries = load_queries("tasks/task_links")
 task_queries = load_queries("tasks/tasks")
 _KEYS_A_QUERY = 512
+# The edge of a context chooses from at most this many ready tasks, and this many tasks that are due within `_SOON`.
 _AT_EDGE = 24
-_ORDER = ("priority", "created_at", "pk")
 _SOON = timedelta(days=2)
+_ORDER = ("priority", "created_at", "pk")
 
 
-class TaskLinks:
-    """Links tasks; each call is limited to one resource."""
+class TaskLinks(TaskCalls):
+    """Links tasks."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine, self._clock = engine, clock
+    @writes("task_links.link")
+    def link(self, resource: str, source: str, target: str, kind: LinkKind, *, who: str) -> Script[Task]:
+        """Link two tasks, and return the target. Raise TaskCycle if the tasks would wait for each other.
 
-    async def link(self, resource: str, source: str, target: str, kind: LinkKind, *, who: str) -> Task:
-        """Link two tasks; linking them again changes nothing. Raises TaskCycle if they would wait for each other.
-
-        `source` blocks, is the parent of, is related to, or gave rise to `target`. Returns the target.
+        `source` blocks, is the parent of, is related to, or gave rise to `target`. An existing link is not changed.
         """
         _check(resource, source, target, kind, who)
-        now = to_micros(self._clock.now())
+        now = self._now()
+        yield from taking_book(resource)
+        one = yield from finding(resource, source)
+        other = yield from finding(resource, target)
+        if (yield from linking(one, other, kind, who, now)) and kind in ORDERING:
+            yield from settling([other.pk])
+        return (yield from reading_task(other.pk))
 
-        def script() -> Script[Task]:
-            yield from taking_book(resource)
-            one = yield from finding(resource, source)
-            other = yield from finding(resource, target)
-            if (yield from linking(one, other, kind, who, now)) and kind in ORDERING:
-                yield from settling([other.pk])
-            return (yield from reading_task(other.pk))
-
-        return await self._engine.write(script, name="task_links.link")
-
-    async def unlink(self, resource: str, source: str, target: str, kind: LinkKind, *, who: str) -> Task:
-        """Remove a link; returns the target. Nothing changes if there is no such link."""
+    @writes("task_links.unlink")
+    def unlink(self, resource: str, source: str, target: str, kind: LinkKind, *, who: str) -> Script[Task]:
+        """Remove a link if it exists, and return the target."""
         _check(resource, source, target, kind, who)
-        now = to_micros(self._clock.now())
-
-        def script() -> Script[Task]:
-            yield from taking_book(resource)
-            one = yield from finding(resource, source)
-            other = yield from finding(resource, target)
-            first, second = _ordered(one, other, kind)
-            if (yield link_queries.delete_link(source_pk=first.pk, target_pk=second.pk, kind=kind)):
-                yield from _recording_link(one, other, kind, who, now, "unlinked")
-                if kind in ORDERING:
-                    yield from settling([other.pk])
-            return (yield from reading_task(other.pk))
-
-        return await self._engine.write(script, name="task_links.unlink")
+        now = self._now()
+        yield from taking_book(resource)
+        one = yield from finding(resource, source)
+        other = yield from finding(resource, target)
+        first, second = _ordered(one, other, kind)
+        if (yield link_queries.delete_link(source_pk=first.pk, target_pk=second.pk, kind=kind)):
+            yield from _recording_link(one, other, kind, who, now, "unlinked")
+            if kind in ORDERING:
+                yield from settling([other.pk])
+        return (yield from reading_task(other.pk))
 
 
-class TaskReady:
-    """Reads ready tasks; each call is limited to one resource."""
+class TaskReady(TaskCalls):
+    """Reads ready tasks."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine, self._clock = engine, clock
-
-    async def ready(
+    @reads
+    def ready(
         self, resource: str, chosen: TaskFilter | None = None, *, limit: int = 10, after: str | None = None
-    ) -> ReadyTasks:
-        """Return what can be claimed now, by priority, then age, with why, and the counts of all."""
+    ) -> Script[ReadyTasks]:
+        """Return the tasks that can be claimed now, by priority, then age, each with the reasons, and the counts of all tasks."""
         check_ids(resource=resource)
         check_limit(limit)
         wanted = chosen or TaskFilter()
-        moment = self._clock.now()
+        moment = self.clock.now()
         now = to_micros(moment)
         key = page_key(after, (FIRST, FIRST, FIRST))
+        rows = yield from _ready_rows(resource, wanted, now, key, limit + 1)
+        shown, more = page_of(rows, limit, *_ORDER)
+        waiting = yield from _unblocks(shown)
+        found = yield from tasks_of_rows(shown)
+        counts = yield from _counts(resource, now)
+        return ReadyTasks(
+            items=tuple(
+                ReadyTask(task=task, why=why_ready(task, moment, waiting.get(row.pk, 0)))
+                for row, task in zip(shown, found, strict=True)
+            ),
+            counts=counts,
+            next=more,
+        )
 
-        def script() -> Script[ReadyTasks]:
-            rows = yield from _ready_rows(resource, wanted, now, key, limit + 1)
-            shown, more = page_of(rows, limit, *_ORDER)
-            waiting = yield from _unblocks(shown)
-            found = yield from tasks_of_rows(shown)
-            counts = yield from _counts(resource, now)
-            return ReadyTasks(
-                items=tuple(
-                    ReadyTask(task=task, why=why_ready(task, moment, waiting.get(row.pk, 0)))
-                    for row, task in zip(shown, found, strict=True)
-                ),
-                counts=counts,
-                next=more,
-            )
-
-        return await self._engine.read(script)
-
-    async def counts(self, resource: str) -> TaskCounts:
-        """Return how many tasks are ready, blocked, deferred and in progress."""
+    @reads
+    def counts(self, resource: str) -> Script[TaskCounts]:
+        """Return the numbers of tasks that are ready, blocked, deferred and in progress."""
         check_ids(resource=resource)
-        now = to_micros(self._clock.now())
-        return await self._engine.read(lambda: _counts(resource, now))
+        return (yield from _counts(resource, self._now()))
 
-    async def explain(self, resource: str, task: str) -> Explained:
-        """Return why a task is or is not ready."""
-        check_ids(resource=resource, task=task)
-        now = self._clock.now()
+    @reads
+    def explain(self, resource: str, task: str) -> Script[Explained]:
+        """Return the reasons why a task is ready or not ready."""
+        now = self.clock.now()
+        found = yield from finding(resource, task)
+        shown = yield from reading_task(found.pk)
+        own = [ref_from_row(row) for row in (yield link_queries.open_blockers(pks=[found.pk]))]
+        parents = yield link_queries.blocked_parents(pks=[found.pk])
+        by_parent: list[tuple[TaskRef, Sequence[TaskRef]]] = []
+        for row in parents:
+            above = yield from reading_roots(row.pk)
+            by_parent.append((ref_from_row(row), above))
+        reasons = not_ready_because(shown, now, own, by_parent)
+        roots = {ref.id: ref for refs in (own, *(roots for _, roots in by_parent)) for ref in refs}
+        if reasons:
+            return Explained(task=shown, is_ready=False, reasons=reasons, blockers=tuple(roots.values()))
+        waiting = yield task_queries.unblocks(pks=[found.pk])
+        why = why_ready(shown, now, waiting[0].tasks if waiting else 0)
+        return Explained(task=shown, is_ready=True, reasons=(f"It is ready: {why}.",))
 
-        def script() -> Script[Explained]:
-            found = yield from finding(resource, task)
-            shown = yield from reading_task(found.pk)
-            own = [ref_from_row(row) for row in (yield link_queries.open_blockers(pks=[found.pk]))]
-            parents = yield link_queries.blocked_parents(pks=[found.pk])
-            by_parent: list[tuple[TaskRef, Sequence[TaskRef]]] = []
-            for row in parents:
-                above = yield from reading_roots(row.pk)
-                by_parent.append((ref_from_row(row), above))
-            reasons = not_ready_because(shown, now, own, by_parent)
-            roots = {ref.id: ref for refs in (own, *(roots for _, roots in by_parent)) for ref in refs}
-            if reasons:
-                return Explained(task=shown, is_ready=False, reasons=reasons, blockers=tuple(roots.values()))
-            waiting = yield task_queries.unblocks(pks=[found.pk])
-            why = why_ready(shown, now, waiting[0].tasks if waiting else 0)
-            return Explained(task=shown, is_ready=True, reasons=(f"It is ready: {why}.",))
-
-        return await self._engine.read(script)
-
-    async def edge(self, resource: str, thread: str, *, now: datetime) -> EdgeTasks:
-        """Return the tasks that a context may show: the active one of the thread, the most urgent ready ones, and those due."""
+    @reads
+    def edge(self, resource: str, thread: str, *, now: datetime) -> Script[EdgeTasks]:
+        """Return the tasks that a context may show: the active task of the thread, urgent ready tasks, and tasks due soon."""
         check_ids(resource=resource, thread=thread)
         at = to_micros(now)
-
-        def script() -> Script[EdgeTasks]:
-            active = yield task_queries.active_of_thread(resource=resource, thread=thread, now=at)
-            ready = yield from _ready_rows(resource, TaskFilter(), at, (FIRST, FIRST, FIRST), _AT_EDGE)
-            due = yield task_queries.due_soon(resource=resource, now=at, until=to_micros(now + _SOON), limit=_AT_EDGE)
-            rows = list({row.pk: row for row in (*active, *ready, *due)}.values())
-            waiting = yield from _unblocks(rows)
-            found = yield from tasks_of_rows(rows)
-            counts = yield from _counts(resource, at)
-            active_pks = {row.pk for row in active}
-            shown = (
-                EdgeTask(task=task, is_active=row.pk in active_pks, unblocks=waiting.get(row.pk, 0))
-                for row, task in zip(rows, found, strict=True)
-            )
-            return EdgeTasks(tasks=tuple(shown), counts=counts)
-
-        return await self._engine.read(script)
+        active = yield task_queries.active_of_thread(resource=resource, thread=thread, now=at)
+        ready = yield from _ready_rows(resource, TaskFilter(), at, (FIRST, FIRST, FIRST), _AT_EDGE)
+        due = yield task_queries.due_soon(resource=resource, now=at, until=to_micros(now + _SOON), limit=_AT_EDGE)
+        rows = list({row.pk: row for row in (*active, *ready, *due)}.values())
+        waiting = yield from _unblocks(rows)
+        found = yield from tasks_of_rows(rows)
+        counts = yield from _counts(resource, at)
+        active_pks = {row.pk for row in active}
+        shown = (
+            EdgeTask(task=task, is_active=row.pk in active_pks, unblocks=waiting.get(row.pk, 0))
+            for row, task in zip(rows, found, strict=True)
+        )
+        return EdgeTasks(tasks=tuple(shown), counts=counts)
 
 
 def _check(resource: str, source: str, target: str, kind: str, who: str) -> None:
@@ -177,11 +158,12 @@ def taking_book(resource: str) -> Script[None]:
 
 
 def linking(source: Row, target: Row, kind: LinkKind, who: str, now: int) -> Script[bool]:
-    """Link two tasks, refusing cycles; returns whether the link is new. The caller has taken the book, and settles."""
+    """Link two tasks, and return whether the link is new. Raise TaskCycle if they would wait for each other.
+
+    The caller must call `taking_book` before, and `settling` afterwards.
+    """
     if source.pk == target.pk:
-        raise InputError(
-            f"{source.handle} cannot be linked to itself.", then="Name two tasks, by their ids or their handles."
-        )
+        raise InputError(f"{source.handle} cannot be linked to itself.", then="Pass the ids or handles of two tasks.")
     if kind in ORDERING:
         yield from refusing_cycle(source, target, kind)
     first, second = _ordered(source, target, kind)
@@ -192,7 +174,7 @@ def linking(source: Row, target: Row, kind: LinkKind, who: str, now: int) -> Scr
 
 
 def _ordered(source: Row, target: Row, kind: LinkKind) -> tuple[Row, Row]:
-    # "related" has no direction, so it is stored once.
+    # A "related" link has no direction, so it is stored only once, with the lower key first.
     return (target, source) if kind == "related" and target.pk < source.pk else (source, target)
 
 
@@ -202,7 +184,7 @@ def _recording_link(source: Row, target: Row, kind: LinkKind, who: str, now: int
 
 
 def refusing_cycle(source: Row, target: Row, kind: LinkKind) -> Script[None]:
-    """Raise TaskCycle if the target of a link already comes before the source."""
+    """Raise TaskCycle if the target of a new link must already be closed before the source."""
     pks = yield from finding_path(target.pk, source.pk)
     if pks:
         handles = {row.pk: row.handle for row in (yield link_queries.handles(pks=pks))}
@@ -210,9 +192,9 @@ def refusing_cycle(source: Row, target: Row, kind: LinkKind) -> Script[None]:
 
 
 def finding_path(start: int, end: int) -> Script[list[int]]:
-    """Return the tasks on a path of ordering links from one task to another, both included; none if there is no path.
+    """Return the keys of the tasks on a path of links from `start` to `end`, or an empty list if there is no path.
 
-    The search runs from both ends and extends the side with fewer open ends.
+    The search runs from both ends. Each step extends the side that has fewer tasks to continue from.
     """
     seen: tuple[dict[int, int], dict[int, int]] = ({start: start}, {end: end})
     ends = [[start], [end]]
@@ -241,7 +223,7 @@ def _way(seen: Mapping[int, int], pk: int) -> list[int]:
 
 
 def settling(pks: Iterable[int]) -> Script[dict[int, bool]]:
-    """Update the blocked column of these tasks and of all that it affects; returns what changed."""
+    """Update the blocked state of these tasks and of the tasks below them. Return the new state of the tasks that changed."""
     changed: dict[int, bool] = {}
     todo = list(dict.fromkeys(pks))
     while todo:
@@ -250,7 +232,7 @@ def settling(pks: Iterable[int]) -> Script[dict[int, bool]]:
             for row in (yield link_queries.settle(pks=chunk)):
                 changed[row.pk] = bool(row.blocked)
                 touched.append(row.pk)
-        # Only children inherit the state: a blocker counts by its status, even if it is blocked itself.
+        # Only the children of a changed task must be updated. A task blocks others until it is closed, blocked or not.
         affected: dict[int, None] = {}
         for chunk in chunks(touched, _KEYS_A_QUERY):
             affected.update({row.target_pk: None for row in (yield link_queries.children_of(pks=chunk))})
@@ -259,13 +241,13 @@ def settling(pks: Iterable[int]) -> Script[dict[int, bool]]:
 
 
 def settling_after_status(task_pk: int) -> Script[dict[int, bool]]:
-    """Settle a task that was closed or opened, what it blocks, and its children."""
+    """Update the blocked state of a task that was closed or reopened, of the tasks that it blocks, and of its children."""
     waiting = yield link_queries.waiting_for(task_pk=task_pk)
     return (yield from settling([task_pk, *(row.target_pk for row in waiting)]))
 
 
 def reading_refs(pks: Sequence[int]) -> Script[tuple[TaskRef, ...]]:
-    """Return short forms of tasks, the most urgent first."""
+    """Return the short forms of tasks, the most urgent first."""
     refs: list[TaskRef] = []
     for chunk in chunks(pks, _KEYS_A_QUERY):
         refs.extend(ref_from_row(row) for row in (yield link_queries.refs(pks=chunk)))
@@ -304,7 +286,7 @@ def _counts(resource: str, now: int) -> Script[TaskCounts]:
 
 
 def reading_roots(task_pk: int) -> Script[tuple[TaskRef, ...]]:
-    """Return the open tasks that ultimately block a task: its blockers, or those of its blocked parents."""
+    """Return the open tasks that block a task or one of the parents above it."""
     roots: dict[int, TaskRef] = {}
     level, seen = [task_pk], {task_pk}
     while level:

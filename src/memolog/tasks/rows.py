@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from memolog.core.clock import from_micros
+from memolog.core.clock import Clock, from_micros
 from memolog.core.exact_json import dumps, loads, pack, unpack
+from memolog.db.engine import Engine, TimedCalls
 from memolog.db.queries import Row, Script, Step, load_queries
 from memolog.db.rows import moment, object_in
-from memolog.db.scope import check_ids, check_optional_ids, chunks
+from memolog.db.scope import CleanValue, check_ids, check_optional_ids, chunks
 from memolog.errors import InputError, TaskNotFound
 from memolog.tasks.task import STATUSES, TASK_TYPES, Task, TaskChange, TaskRef, TaskStatus, TaskType, handle_in
 
 q = load_queries("tasks/tasks")
 
 _ROWS_A_QUERY = 512
+
+
+class TaskCalls(TimedCalls):
+    """Base class for the calls on tasks. Each call reads or changes the tasks of one resource."""
+
+    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str], clean: CleanValue | None) -> None:
+        super().__init__(engine, clock)
+        self._new_id = new_id
+        self._clean: CleanValue = clean or (lambda value: value)
 
 
 def lease_name(task_id: str) -> str:
@@ -26,6 +36,7 @@ def lease_name(task_id: str) -> str:
 
 def finding(resource: str, task: str) -> Script[Row]:
     """Return the row of a task by its id or handle, with the columns of the query `find`. Raise TaskNotFound if there is none."""
+    check_ids(resource=resource, task=task)
     rows = yield q.find(resource=resource, task=task, handle=handle_in(task))
     if not rows:
         raise TaskNotFound(task)
@@ -33,13 +44,13 @@ def finding(resource: str, task: str) -> Script[Row]:
 
 
 def reading_task(task_pk: int) -> Script[Task]:
-    """Return the task with a key."""
+    """Return the task with this primary key."""
     rows = yield q.by_pk(task_pk=task_pk)
     return (yield from tasks_of_rows(rows))[0]
 
 
 def tasks_of_rows(rows: Sequence[Row]) -> Script[tuple[Task, ...]]:
-    """Return the tasks of rows with the columns of `select_tasks`. Their labels are read too."""
+    """Read the labels of tasks, and return the tasks. The rows have the columns of the SQL fragment `select_tasks`."""
     labels: dict[int, set[str]] = {}
     for pks in chunks([row.pk for row in rows], _ROWS_A_QUERY):
         for row in (yield q.labels_of(pks=pks)):
@@ -78,7 +89,7 @@ def _task(row: Row, labels: frozenset[str]) -> Task:
 
 
 def ref_from_row(row: Row) -> TaskRef:
-    """Return the short form of a task from a row with the columns of `select_refs`."""
+    """Return the short form of a task. The row has the columns of the SQL fragment `select_refs`."""
     return TaskRef(
         id=row.id,
         handle=row.handle,
@@ -90,7 +101,7 @@ def ref_from_row(row: Row) -> TaskRef:
 
 
 def change_step(task_pk: int, now: int, who: str, what: str, **details: Any) -> Step:
-    """Return the step that adds a change to the history of a task. Details that are None are left out."""
+    """Return the step that adds a change to the history of a task. Details that are None are not stored."""
     change = {"what": what, **{name: value for name, value in details.items() if value is not None}}
     return q.insert_change(task_pk=task_pk, now=now, who=pack(who), change=dumps(change))
 
@@ -142,7 +153,7 @@ class TaskFilter:
 
 
 def parent_of(resource: str, wanted: TaskFilter) -> Script[int | None]:
-    """Return the key of the parent in a filter; None if the filter has no parent."""
+    """Return the primary key of the parent in a filter, or None if the filter has no parent."""
     if wanted.parent is None:
         return None
     return (yield from finding(resource, wanted.parent)).pk

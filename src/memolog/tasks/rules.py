@@ -1,17 +1,17 @@
 """The rules of tasks: blocking, likely duplicates, reasons for being ready, and which tasks a context shows.
 
-The store keeps the blocked state in a column; tests compare it with this definition:
+The store keeps the blocked state of a task in a column. This is its definition:
 
 1. A closed task is not blocked.
 2. A task is blocked if one of its blockers is not closed.
-3. A task is blocked if one of its parents is.
-4. Blocking and parent links together have no cycle, so the three rules have one answer.
+3. A task is blocked if one of its parents is blocked.
+4. Blocking and parent links together have no cycle, so these rules always have exactly one result.
 """
 
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import combinations
@@ -20,7 +20,7 @@ from typing import Final
 from memolog.tasks.task import Task, TaskCounts, TaskRef
 
 ORDERING: Final = ("blocks", "parent-child")
-"""The kinds of links that order tasks."""
+"""The kinds of links that say which task must be closed first."""
 
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -31,18 +31,18 @@ _EMPTY = frozenset(
     )
 )
 _SHORTEST_STEM = 3
-# Words that more tasks share only count in the comparison; candidates are found by rarer words.
+# Two tasks are compared if they have a common word that at most this many tasks have.
 _MOST_SHARING = 200
 
 
 def words_in(text: str) -> frozenset[str]:
-    """Return the words of a text, in the form in which they are compared."""
-    pieces = (piece for word in _WORD.findall(_HUMP.sub(" ", text)) for piece in (word.casefold(),))
-    return frozenset(stem for piece in pieces if piece not in _EMPTY for stem in (_stem(piece),))
+    """Return the stems of the words of a text, for comparison."""
+    words = map(str.casefold, _WORD.findall(_HUMP.sub(" ", text)))
+    return frozenset(_stem(word) for word in words if word not in _EMPTY)
 
 
 def _stem(word: str) -> str:
-    """Return a word without common endings. Stems are compared, never shown."""
+    """Return a word without a common English ending."""
     for ending in ("ing", "ed", "es", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_STEM:
             return word[: -len(ending)]
@@ -52,7 +52,7 @@ def _stem(word: str) -> str:
 def like_pairs(texts: Sequence[str], *, least: float, of: int | None = None) -> list[tuple[int, int, float]]:
     """Return the pairs of texts, by index, with a likeness of at least `least`, the most alike first.
 
-    With `of`, only the pairs of that text are looked at.
+    If `of` is the index of a text, return only the pairs with that text.
     """
     bags = [words_in(text) for text in texts]
     holders: dict[str, list[int]] = {}
@@ -82,7 +82,7 @@ def _candidates(
 
 
 def _likeness(one: frozenset[str], other: frozenset[str], weights: Mapping[str, float]) -> float:
-    """Return the share of the weight of all words that both texts have."""
+    """Return the weight of the common words, divided by the weight of all words of both texts."""
     shared = sum(weights[word] for word in one & other)
     union = sum(weights[word] for word in one | other)
     return shared / union if union else 0.0
@@ -91,45 +91,42 @@ def _likeness(one: frozenset[str], other: frozenset[str], weights: Mapping[str, 
 _MOST_NAMED = 5
 
 
-def is_held(task: Task, now: datetime) -> bool:
-    """Return whether a session works on a task and its claim has not ended."""
-    return task.status == "in_progress" and task.held_until is not None and task.held_until > now
-
-
 def named(refs: Sequence[TaskRef]) -> str:
-    """Return tasks by handle and title, a few of them."""
+    """Return the handles and titles of the first tasks, and the number of the others."""
     shown = [f'{ref.handle} "{ref.title[:80]}"' for ref in refs[:_MOST_NAMED]]
     rest = [f"{len(refs) - _MOST_NAMED} more"] if len(refs) > _MOST_NAMED else []
     return " and ".join([", ".join(shown), *rest])
 
 
-def why_ready(task: Task, now: datetime, unblocks: int = 0) -> str:
+def why_ready(task: Task, now: datetime, unblocks: int) -> str:
     """Return in one line why a task can be claimed."""
-    words = [f"P{task.priority}"]
-    if task.status == "in_progress":
-        words.append(f"the claim of {task.session or 'its last holder'} has ended")
-    else:
-        words.append("nothing blocks it")
+    is_open = task.status != "in_progress"
+    claim = "nothing blocks it" if is_open else f"the claim of {task.session or 'its last holder'} has ended"
+    days = max(0, (now - task.created_at).days)
+    age = "since today" if days == 0 else f"{days} day{'s' if days > 1 else ''}"
+    return ", ".join([f"P{task.priority}", claim, *_urgency(task, now, unblocks), f"waiting {age}"])
+
+
+def _urgency(task: Task, now: datetime, unblocks: int) -> Iterator[str]:
     if task.due is not None:
-        words.append(f"{'overdue since' if task.due <= now else 'due'} {_day(task.due)}")
+        yield f"{'overdue since' if task.due <= now else 'due'} {_day(task.due)}"
     if unblocks:
-        words.append(f"unblocks {unblocks}")
-    words.append(f"waiting {_age(task.created_at, now)}")
-    return ", ".join(words)
+        yield f"unblocks {unblocks}"
 
 
 def not_ready_because(
     task: Task, now: datetime, blockers: Sequence[TaskRef], by_parent: Sequence[tuple[TaskRef, Sequence[TaskRef]]]
 ) -> tuple[str, ...]:
-    """Return every reason why a task is not ready; none if it is.
+    """Return all reasons why a task is not ready. The result is empty for a ready task.
 
-    `blockers` are its own open ones, `by_parent` its blocked parents, each with the open tasks at the root of it.
+    `blockers` are the open tasks that block the task itself. `by_parent` has its blocked parents, each with the open tasks that
+    block the parent.
     """
     reasons: list[str] = []
     if task.status == "closed":
         when = f" on {_day(task.closed_at)}" if task.closed_at else ""
         return (f"It was closed as {task.close_reason}{when}.",)
-    if is_held(task, now) and task.held_until is not None:
+    if task.status == "in_progress" and task.held_until is not None and task.held_until > now:
         reasons.append(f"{task.session} works on it and holds it until {_moment(task.held_until)}.")
     if blockers:
         reasons.append(f"It waits for {named(blockers)}.")
@@ -149,18 +146,13 @@ def _moment(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
-def _age(since: datetime, now: datetime) -> str:
-    days = max(0, (now - since).days)
-    return "since today" if days == 0 else f"{days} day{'s' if days > 1 else ''}"
-
-
 _SOON = timedelta(days=2)
 _LONGEST_TITLE = 160
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeTask:
-    """A task that may be shown; `unblocks` is how many others wait for it."""
+    """A task that the edge of a context may show. `unblocks` is the number of open tasks that it blocks."""
 
     task: Task
     is_active: bool = False
@@ -169,24 +161,23 @@ class EdgeTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeTasks:
-    """The tasks that may be shown, and how many there are in all."""
+    """The tasks that the edge of a context may show, and the counts of all tasks."""
 
     tasks: tuple[EdgeTask, ...] = ()
     counts: TaskCounts = field(default_factory=TaskCounts)
 
 
 def worth(shown: EdgeTask, now: datetime) -> tuple[int, int, int, int, datetime]:
-    """Return the sort key that puts the most important task first; among equals the oldest."""
+    """Return the sort key of a task: the most important task comes first, and the oldest of equally important tasks."""
     task = shown.task
     urgency = 2
     if task.due is not None:
         urgency = 0 if task.due <= now else 1 if task.due - now <= _SOON else 2
-    pressing = task.priority - (1 if urgency == 1 else 2 if urgency == 0 else 0)
-    return (0 if shown.is_active else 1, pressing, urgency, -shown.unblocks, task.created_at)
+    return (0 if shown.is_active else 1, task.priority + urgency, urgency, -shown.unblocks, task.created_at)
 
 
 def edge_lines(given: EdgeTasks, *, now: datetime, budget: int, count: Callable[[str], int]) -> tuple[str, ...]:
-    """Return a line for each task that fits the budget, the most valuable first, and one that counts the rest."""
+    """Return a line for each task that fits into the token budget, the most important first, and a line with other counts."""
     if budget <= 0 or not (given.tasks or given.counts.blocked or given.counts.ready):
         return ()
     lines: list[str] = []
@@ -195,12 +186,11 @@ def edge_lines(given: EdgeTasks, *, now: datetime, budget: int, count: Callable[
     for shown in sorted(given.tasks, key=lambda one: worth(one, now)):
         line = _line(shown, now)
         cost = count(line)
-        # Shorter lines after a long one may still fit.
-        if cost > left:
-            continue
-        left -= cost
-        lines.append(line)
-        ready += not shown.is_active
+        # If a long line does not fit, a shorter one after it may fit.
+        if cost <= left:
+            left -= cost
+            lines.append(line)
+            ready += not shown.is_active
     rest = _rest(given.counts, max(0, given.counts.ready - ready))
     return (*lines, rest) if rest and (lines or count(rest) <= budget) else tuple(lines)
 
@@ -210,10 +200,7 @@ def _line(shown: EdgeTask, now: datetime) -> str:
     facts = [f"P{task.priority}"]
     if task.type != "task":
         facts.append(task.type)
-    if task.due is not None:
-        facts.append(f"{'overdue since' if task.due <= now else 'due'} {task.due.date().isoformat()}")
-    if shown.unblocks:
-        facts.append(f"unblocks {shown.unblocks}")
+    facts += _urgency(task, now, shown.unblocks)
     title = task.title if len(task.title) <= _LONGEST_TITLE else f"{task.title[:_LONGEST_TITLE]}…"
     return f"{'active' if shown.is_active else 'ready'} {task.handle} ({', '.join(facts)}): {title}"
 

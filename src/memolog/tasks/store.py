@@ -1,4 +1,4 @@
-"""Create, edit and label tasks; read one with its links, lists, histories and likely duplicates; link messages to tasks."""
+"""Create, edit and label tasks, read tasks with their links and histories, and link messages to tasks."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, cast
 
-from memolog.core.clock import Clock, to_micros
+from memolog.core.clock import to_micros
 from memolog.core.exact_json import JsonObject, JsonValue, encode, object_text, pack
 from memolog.core.observation import Observation, Span
-from memolog.db.engine import Engine
+from memolog.db.engine import reads, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import message_from_row
 from memolog.db.scope import (
     FIRST,
     LAST,
-    CleanValue,
     Page,
     check_id,
     check_ids,
@@ -31,6 +30,7 @@ from memolog.log.store import observation_from_row, sources_by_line
 from memolog.tasks.dependencies import linking, reading_refs, settling
 from memolog.tasks.rows import (
     LOWEST_PRIORITY,
+    TaskCalls,
     TaskFilter,
     change_from_row,
     change_step,
@@ -57,64 +57,54 @@ from memolog.tasks.task import (
 
 link_queries = load_queries("tasks/task_links")
 message_queries = load_queries("tasks/task_messages")
-_IDS_A_QUERY = 256
 task_queries = load_queries("tasks/tasks")
+_IDS_A_QUERY = 256
 EDITABLE: Final = ("title", "description", "priority", "type", "assignee", "defer_until", "due", "metadata")
 """The fields that `edit` can change."""
 _TEXTS: Final = ("title", "description", "assignee", "metadata")
 _check_label = partial(check_id, "label")
 _LONGEST_TITLE = 500
 _LONGEST_TEXT = 1_000_000
+# `duplicates` compares at most this many open tasks, the newest.
 _COMPARED = 5_000
-# A century.
+# `stale` accepts at most this many days, which is a century.
 _MOST_DAYS = 36_525
 
 
-class TaskStore:
-    """Creates and changes tasks; each call is limited to one resource."""
+class TaskStore(TaskCalls):
+    """Creates and changes tasks, and reads their histories."""
 
-    def __init__(
-        self, engine: Engine, clock: Clock, new_id: Callable[[], str], clean: CleanValue | None = None
-    ) -> None:
-        self._engine, self._clock, self._new_id, self._clean = engine, clock, new_id, clean
-
-    async def create(self, resource: str, new: NewTask, *, who: str, created_from: Sequence[str] = ()) -> Task:
-        """Create a task with its labels, links and source messages, all or nothing. A used id is refused."""
+    @writes("tasks.create")
+    def create(self, resource: str, new: NewTask, *, who: str, created_from: Sequence[str] = ()) -> Script[Task]:
+        """Create a task with its labels, links and source messages in one transaction. Raise InputError if the id is in use."""
         check_ids(resource=resource, who=who)
         task_id = self._new_id() if new.id is None else check_id("task", new.id)
-        values = {
-            **_columns(self._cleaned({name: getattr(new, name) for name in EDITABLE})),
-            "resource": resource,
-            "id": task_id,
-        }
+        columns = _columns(self._cleaned({name: getattr(new, name) for name in EDITABLE}))
         labels = sorted(map(_check_label, self._clean_labels(new.labels)))
         links = _links_of(new)
-        now = to_micros(self._clock.now())
+        now = self._now()
+        number = (yield task_queries.take_book(resource=resource, count=1))[0].last_handle
+        rows = yield task_queries.insert_task(**columns, resource=resource, id=task_id, handle=f"T-{number}", now=now)
+        if not rows:
+            raise InputError(
+                f"A task with the id {task_id} exists already.", then="Choose another id, or leave it out."
+            )
+        pk = rows[0].pk
+        if labels:
+            yield task_queries.insert_label.many([{"task_pk": pk, "label": label} for label in labels])
+        yield change_step(pk, now, who, "created")
+        made = yield from finding(resource, task_id)
+        yield from _linking_new(resource, made, links, who, now)
+        if created_from:
+            yield from attaching(resource, made, created_from, "created-from")
+        return (yield from reading_task(pk))
 
-        def script() -> Script[Task]:
-            number = (yield task_queries.take_book(resource=resource, count=1))[0].last_handle
-            rows = yield task_queries.insert_task(**values, handle=f"T-{number}", now=now)
-            if not rows:
-                raise InputError(
-                    f"A task with the id {task_id} exists already.", then="Choose another id, or leave it out."
-                )
-            pk = rows[0].pk
-            if labels:
-                yield task_queries.insert_label.many([{"task_pk": pk, "label": label} for label in labels])
-            yield change_step(pk, now, who, "created")
-            made = yield from finding(resource, task_id)
-            yield from _linking_new(resource, made, links, who, now)
-            if created_from:
-                yield from attaching(resource, made, created_from, "created-from")
-            return (yield from reading_task(pk))
-
-        return await self._engine.write(script, name="tasks.create")
-
-    async def edit(
+    @writes("tasks.edit")
+    def edit(
         self, resource: str, task: str, changes: Mapping[str, object], *, who: str, version: int | None = None
-    ) -> Task:
-        """Change fields of a task; with `version`, raises TaskChanged if the task has changed since that version."""
-        check_ids(resource=resource, task=task, who=who)
+    ) -> Script[Task]:
+        """Change fields of a task. With `version`, raise TaskChanged if the task has changed since that version."""
+        check_ids(who=who)
         unknown = sorted(set(changes) - set(EDITABLE))
         if unknown:
             raise InputError(
@@ -124,117 +114,91 @@ class TaskStore:
             )
         _columns(changes)
         changes = self._cleaned(changes)
-        now = to_micros(self._clock.now())
+        now = self._now()
+        found = yield from finding(resource, task)
+        yield task_queries.lock_task(task_pk=found.pk)
+        old = yield from reading_task(found.pk)
+        if version is not None and version != old.version:
+            raise TaskChanged(found.handle, version, old.version)
+        if old.level > 0:
+            raise TaskMoveRefused(found.handle, "decayed", "edited", "Restore it first.")
+        before = {name: getattr(old, name) for name in EDITABLE}
+        after = {**before, **changes}
+        edited = {
+            name: [_for_history(before[name]), _for_history(after[name])]
+            for name in changes
+            if before[name] != after[name]
+        }
+        if not edited:
+            return old
+        yield task_queries.update_task(task_pk=found.pk, now=now, **_columns(after))
+        yield change_step(found.pk, now, who, "edited", fields=edited)
+        return (yield from reading_task(found.pk))
 
-        def script() -> Script[Task]:
-            found = yield from finding(resource, task)
-            yield task_queries.lock_task(task_pk=found.pk)
-            old = yield from reading_task(found.pk)
-            if version is not None and version != old.version:
-                raise TaskChanged(found.handle, version, old.version)
-            if old.level > 0:
-                raise TaskMoveRefused(found.handle, "decayed", "edited", "Restore it first.")
-            before = {name: getattr(old, name) for name in EDITABLE}
-            after = {**before, **changes}
-            edited = {
-                name: [_for_history(before[name]), _for_history(after[name])]
-                for name in changes
-                if before[name] != after[name]
-            }
-            if not edited:
-                return old
-            yield task_queries.update_task(task_pk=found.pk, now=now, **_columns(after))
-            yield change_step(found.pk, now, who, "edited", fields=edited)
-            return (yield from reading_task(found.pk))
-
-        return await self._engine.write(script, name="tasks.edit")
-
-    async def label(
+    @writes("tasks.label")
+    def label(
         self, resource: str, task: str, *, add: Sequence[str] = (), remove: Sequence[str] = (), who: str
-    ) -> Task:
+    ) -> Script[Task]:
         """Add and remove labels."""
-        check_ids(resource=resource, task=task, who=who)
-        adding, removing = (
-            sorted(set(map(_check_label, self._clean_labels(add)))),
-            sorted(set(map(_check_label, remove))),
-        )
-        now = to_micros(self._clock.now())
-
-        def script() -> Script[Task]:
-            found = yield from finding(resource, task)
-            yield task_queries.lock_task(task_pk=found.pk)
-            old = yield from reading_task(found.pk)
-            new = [label for label in adding if label not in old.labels]
-            gone = [label for label in removing if label in old.labels and label not in adding]
-            if not new and not gone:
-                return old
-            for label in new:
-                yield task_queries.insert_label(task_pk=found.pk, label=label)
-            for label in gone:
-                yield task_queries.delete_label(task_pk=found.pk, label=label)
-            yield task_queries.touch(task_pk=found.pk, now=now)
-            yield change_step(found.pk, now, who, "labelled", added=new or None, removed=gone or None)
-            return (yield from reading_task(found.pk))
-
-        return await self._engine.write(script, name="tasks.label")
+        check_ids(who=who)
+        adding = sorted(set(map(_check_label, self._clean_labels(add))))
+        removing = sorted(set(map(_check_label, remove)))
+        now = self._now()
+        found = yield from finding(resource, task)
+        yield task_queries.lock_task(task_pk=found.pk)
+        old = yield from reading_task(found.pk)
+        new = [label for label in adding if label not in old.labels]
+        gone = [label for label in removing if label in old.labels and label not in adding]
+        if not new and not gone:
+            return old
+        for label in new:
+            yield task_queries.insert_label(task_pk=found.pk, label=label)
+        for label in gone:
+            yield task_queries.delete_label(task_pk=found.pk, label=label)
+        yield task_queries.touch(task_pk=found.pk, now=now)
+        yield change_step(found.pk, now, who, "labelled", added=new or None, removed=gone or None)
+        return (yield from reading_task(found.pk))
 
     def _cleaned(self, fields: Mapping[str, object]) -> Mapping[str, object]:
         """Remove secrets from the fields of a task, if redaction is on."""
-        if self._clean is None:
-            return fields
-        texts = {name: self._clean(cast("JsonValue", fields[name])) for name in _TEXTS if name in fields}
-        return {**fields, **texts}
+        return {**fields, **{name: self._clean(cast("JsonValue", fields[name])) for name in _TEXTS if name in fields}}
 
     def _clean_labels(self, labels: Iterable[str]) -> Iterable[str]:
         """Return the labels that contain no secret."""
-        return labels if self._clean is None else [label for label in labels if self._clean(label) == label]
+        return [label for label in labels if self._clean(label) == label]
 
-    async def history(
+    @reads
+    def history(
         self, resource: str, task: str, *, limit: int = 100, after: str | None = None
-    ) -> Page[TaskChange]:
-        """Return who changed what and when, oldest first."""
-        check_ids(resource=resource, task=task)
+    ) -> Script[Page[TaskChange]]:
+        """Return the changes of a task, the oldest first."""
         check_limit(limit)
         (start,) = page_key(after, (FIRST,))
-
-        def script() -> Script[Page[TaskChange]]:
-            found = yield from finding(resource, task)
-            rows = yield task_queries.changes(task_pk=found.pk, after=start, limit=limit + 1)
-            shown, more = page_of(rows, limit, "pk")
-            return Page(items=tuple(map(change_from_row, shown)), next=more)
-
-        return await self._engine.read(script)
+        found = yield from finding(resource, task)
+        rows = yield task_queries.changes(task_pk=found.pk, after=start, limit=limit + 1)
+        shown, more = page_of(rows, limit, "pk")
+        return Page(items=tuple(map(change_from_row, shown)), next=more)
 
 
-class TaskViews:
-    """Reads the tasks of every resource, one resource at a time."""
+class TaskViews(TaskCalls):
+    """Reads tasks."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine, self._clock = engine, clock
+    @reads
+    def get(self, resource: str, task: str) -> Script[Task]:
+        """Return a task by id or handle. Raise TaskNotFound if it does not exist."""
+        found = yield from finding(resource, task)
+        return (yield from reading_task(found.pk))
 
-    async def get(self, resource: str, task: str) -> Task:
-        """Return a task by id or handle; raises TaskNotFound."""
-        check_ids(resource=resource, task=task)
-
-        def script() -> Script[Task]:
-            found = yield from finding(resource, task)
-            return (yield from reading_task(found.pk))
-
-        return await self._engine.read(script)
-
-    async def some(self, resource: str, tasks: Sequence[str]) -> dict[str, Task]:
-        """Return the existing ones among some tasks by their ids."""
+    @reads
+    def some(self, resource: str, tasks: Sequence[str]) -> Script[dict[str, Task]]:
+        """Return the tasks with these ids, by id. Unknown ids are skipped."""
         check_ids(resource=resource)
         ids = [check_id("task", task) for task in tasks]
-
-        def script() -> Script[dict[str, Task]]:
-            rows = (yield task_queries.by_ids(resource=resource, ids=ids)) if ids else ()
-            return {task.id: task for task in (yield from tasks_of_rows(rows))}
-
-        return await self._engine.read(script)
+        rows = (yield task_queries.by_ids(resource=resource, ids=ids)) if ids else ()
+        return {task.id: task for task in (yield from tasks_of_rows(rows))}
 
     async def named(self, resource: str, title: str, *, limit: int = 10) -> tuple[Task, ...]:
-        """Return the tasks with this title, ignoring case; those not closed first."""
+        """Return the tasks with this title, ignoring case. Closed tasks come last."""
         check_ids(resource=resource)
         check_limit(limit)
         wanted = (pack(title) or "").lower()
@@ -243,38 +207,35 @@ class TaskViews:
             rows = yield task_queries.by_title(resource=resource, title=wanted, limit=limit)
             return (yield from tasks_of_rows(rows))
 
-        return await self._engine.read(script, brief=False)
+        return await self.engine.read(script, brief=False)
 
-    async def show(self, resource: str, task: str) -> TaskView:
-        """Return a task with all its link_queries."""
-        check_ids(resource=resource, task=task)
+    @reads
+    def show(self, resource: str, task: str) -> Script[TaskView]:
+        """Return a task with the tasks that it is linked to."""
+        found = yield from finding(resource, task)
+        shown = yield from reading_task(found.pk)
+        sides: dict[tuple[str, bool], list[TaskRef]] = {}
+        for row in (yield link_queries.neighbours(task_pk=found.pk)):
+            sides.setdefault((row.kind, bool(row.is_source)), []).append(ref_from_row(row))
+        linked = yield message_queries.count_linked(task_pk=found.pk)
 
-        def script() -> Script[TaskView]:
-            found = yield from finding(resource, task)
-            shown = yield from reading_task(found.pk)
-            sides: dict[tuple[str, bool], list[TaskRef]] = {}
-            for row in (yield link_queries.neighbours(task_pk=found.pk)):
-                sides.setdefault((row.kind, bool(row.is_source)), []).append(ref_from_row(row))
-            linked = yield message_queries.count_linked(task_pk=found.pk)
+        def side(kind: str, *, is_source: bool) -> tuple[TaskRef, ...]:
+            return tuple(sides.get((kind, is_source), ()))
 
-            def side(kind: str, *, is_source: bool) -> tuple[TaskRef, ...]:
-                return tuple(sides.get((kind, is_source), ()))
+        return TaskView(
+            task=shown,
+            blocked_by=side("blocks", is_source=False),
+            blocks=side("blocks", is_source=True),
+            parents=side("parent-child", is_source=False),
+            children=side("parent-child", is_source=True),
+            related=side("related", is_source=True) + side("related", is_source=False),
+            discovered_from=side("discovered-from", is_source=False),
+            discovered=side("discovered-from", is_source=True),
+            messages=linked[0].messages,
+        )
 
-            return TaskView(
-                task=shown,
-                blocked_by=side("blocks", is_source=False),
-                blocks=side("blocks", is_source=True),
-                parents=side("parent-child", is_source=False),
-                children=side("parent-child", is_source=True),
-                related=side("related", is_source=True) + side("related", is_source=False),
-                discovered_from=side("discovered-from", is_source=False),
-                discovered=side("discovered-from", is_source=True),
-                messages=linked[0].messages,
-            )
-
-        return await self._engine.read(script)
-
-    async def list(
+    @reads
+    def list(
         self,
         resource: str,
         chosen: TaskFilter | None = None,
@@ -284,8 +245,8 @@ class TaskViews:
         due_before: datetime | None = None,
         limit: int = 50,
         after: str | None = None,
-    ) -> Page[Task]:
-        """Return the tasks that match a filter, newest first."""
+    ) -> Script[Page[Task]]:
+        """Return the tasks that match a filter, the newest first."""
         check_ids(resource=resource)
         check_limit(limit)
         check_optional_ids(session=session)
@@ -299,24 +260,20 @@ class TaskViews:
             "before_pk": before_pk,
             "limit": limit + 1,
         }
-
-        def script() -> Script[Page[Task]]:
-            parent = yield from parent_of(resource, wanted)
-            rows = yield task_queries.list_tasks(resource=resource, **values, **wanted.values(parent))
-            shown, more = page_of(rows, limit, "created_at", "pk")
-            return Page(items=(yield from tasks_of_rows(shown)), next=more)
-
-        return await self._engine.read(script)
+        parent = yield from parent_of(resource, wanted)
+        rows = yield task_queries.list_tasks(resource=resource, **values, **wanted.values(parent))
+        shown, more = page_of(rows, limit, "created_at", "pk")
+        return Page(items=(yield from tasks_of_rows(shown)), next=more)
 
     async def stale(self, resource: str, *, days: float = 14, limit: int = 50, after: str | None = None) -> Page[Task]:
-        """Return unclaimed tasks that have not changed for so many days, the longest unchanged first."""
+        """Return unclaimed tasks that have not changed for this many days, the longest unchanged first."""
         check_ids(resource=resource)
         check_limit(limit)
         if not isinstance(days, int | float) or not 0 <= days <= _MOST_DAYS:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(
                 f"`days` must be a number from 0 to {_MOST_DAYS:,}, got {days!r}.", then="Pass a number of days."
             )
-        now = self._clock.now()
+        now = self.clock.now()
         before = to_micros(now - timedelta(days=days))
         at, pk = page_key(after, (FIRST, FIRST))
 
@@ -327,12 +284,12 @@ class TaskViews:
             shown, more = page_of(rows, limit, "updated_at", "pk")
             return Page(items=(yield from tasks_of_rows(shown)), next=more)
 
-        return await self._engine.read(script, brief=False)
+        return await self.engine.read(script, brief=False)
 
     async def duplicates(
         self, resource: str, task: str | None = None, *, title: str | None = None, least: float = 0.6, limit: int = 20
     ) -> tuple[LikelyDuplicate, ...]:
-        """Return pairs of open tasks that are likely the same: all pairs, or those with a task or a title."""
+        """Return pairs of open tasks that are likely duplicates: all pairs, or the pairs with a task or with a new title."""
         check_ids(resource=resource)
         check_limit(limit)
         check_optional_ids(task=task)
@@ -344,7 +301,7 @@ class TaskViews:
             rows = yield task_queries.open_texts(resource=resource, limit=_COMPARED)
             return asked, [ref for ref in map(ref_from_row, rows) if ref.id != asked.id]
 
-        asked, refs = await self._engine.read(script, brief=False)
+        asked, refs = await self.engine.read(script, brief=False)
         is_one = task is not None or title is not None
         if is_one:
             refs.append(asked)
@@ -361,13 +318,11 @@ class TaskViews:
         )
 
 
-class TaskMessages:
-    """Links messages to tasks; each call is limited to one resource."""
+class TaskMessages(TaskCalls):
+    """Links messages to tasks."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine, self._clock = engine, clock
-
-    async def attach(
+    @writes("task_messages.attach")
+    def attach(
         self,
         resource: str,
         task: str,
@@ -376,77 +331,62 @@ class TaskMessages:
         *,
         who: str,
         thread: str | None = None,
-    ) -> int:
-        """Link messages to a task, by their ids or as a span of a thread; returns how many links are new.
+    ) -> Script[int]:
+        """Link messages to a task, by their ids or as a span of a thread. Return the number of new links.
 
-        All of them or none: an id that is not there raises MessageNotFound.
+        If a message does not exist, raise MessageNotFound and link none of them.
         """
-        check_ids(resource=resource, task=task, who=who)
+        check_ids(who=who)
         check_optional_ids(thread=thread)
         if kind not in MESSAGE_LINK_KINDS:
             raise InputError(f"Unknown kind of link: {kind!r}.", then=f"Use one of {', '.join(MESSAGE_LINK_KINDS)}.")
-        now = to_micros(self._clock.now())
+        now = self._now()
+        found = yield from finding(resource, task)
+        count = yield from attaching(resource, found, messages, kind, thread=thread)
+        if count:
+            yield change_step(found.pk, now, who, "attached", kind=kind, messages=count)
+        return count
 
-        def script() -> Script[int]:
-            found = yield from finding(resource, task)
-            count = yield from attaching(resource, found, messages, kind, thread=thread)
-            if count:
-                yield change_step(found.pk, now, who, "attached", kind=kind, messages=count)
-            return count
-
-        return await self._engine.write(script, name="task_messages.attach")
-
-    async def detach(
+    @writes("task_messages.detach")
+    def detach(
         self, resource: str, task: str, messages: Sequence[str] | Span, *, who: str, thread: str | None = None
-    ) -> int:
-        """Unlink messages from a task, whether linked by hand or not; returns how many were linked."""
-        check_ids(resource=resource, task=task, who=who)
+    ) -> Script[int]:
+        """Unlink messages from a task, also those that were linked because it was active. Return the number of messages."""
+        check_ids(who=who)
         check_optional_ids(thread=thread)
-        now = to_micros(self._clock.now())
+        now = self._now()
+        found = yield from finding(resource, task)
+        gone = 0
+        for row in (yield from _reading_messages(resource, thread, messages)):
+            where = {"task_pk": found.pk, "thread_pk": row.thread_pk, "seq": row.seq}
+            linked_by_call = yield message_queries.detach(**where)
+            saved_while_active = yield message_queries.unlink_own(**where)
+            gone += bool(linked_by_call or saved_while_active)
+        if gone:
+            yield change_step(found.pk, now, who, "detached", messages=gone)
+        return gone
 
-        def script() -> Script[int]:
-            found = yield from finding(resource, task)
-            gone = 0
-            for row in (yield from _reading_messages(resource, thread, messages)):
-                where = {"task_pk": found.pk, "thread_pk": row.thread_pk, "seq": row.seq}
-                by_hand = yield message_queries.detach(**where)
-                by_itself = yield message_queries.unlink_own(**where)
-                gone += bool(by_hand or by_itself)
-            if gone:
-                yield change_step(found.pk, now, who, "detached", messages=gone)
-            return gone
-
-        return await self._engine.write(script, name="task_messages.detach")
-
-    async def messages(
+    @reads
+    def messages(
         self, resource: str, task: str, *, limit: int = 50, after: str | None = None
-    ) -> Page[LinkedMessage]:
-        """Return the messages of a task, oldest first."""
-        check_ids(resource=resource, task=task)
+    ) -> Script[Page[LinkedMessage]]:
+        """Return the messages of a task, the oldest first."""
         check_limit(limit)
         at, pk = page_key(after, (FIRST, FIRST))
+        found = yield from finding(resource, task)
+        rows = yield message_queries.linked(task_pk=found.pk, at=at, pk=pk, limit=limit + 1)
+        shown, more = page_of(rows, limit, "created_at", "pk")
+        linked = (LinkedMessage(message=message_from_row(row), kind=row.kind) for row in shown)
+        return Page(items=tuple(linked), next=more)
 
-        def script() -> Script[Page[LinkedMessage]]:
-            found = yield from finding(resource, task)
-            rows = yield message_queries.linked(task_pk=found.pk, at=at, pk=pk, limit=limit + 1)
-            shown, more = page_of(rows, limit, "created_at", "pk")
-            linked = (LinkedMessage(message=message_from_row(row), kind=row.kind) for row in shown)
-            return Page(items=tuple(linked), next=more)
-
-        return await self._engine.read(script)
-
-    async def count(self, resource: str, task: str) -> int:
-        """Return how many messages are linked to a task."""
-        check_ids(resource=resource, task=task)
-
-        def script() -> Script[int]:
-            found = yield from finding(resource, task)
-            return (yield message_queries.count_linked(task_pk=found.pk))[0].messages
-
-        return await self._engine.read(script)
+    @reads
+    def count(self, resource: str, task: str) -> Script[int]:
+        """Return the number of messages that are linked to a task."""
+        found = yield from finding(resource, task)
+        return (yield message_queries.count_linked(task_pk=found.pk))[0].messages
 
     async def observations(self, resource: str, task: str, *, limit: int = 200) -> tuple[Observation, ...]:
-        """Return the lines of the log that cite a message of a task, oldest first."""
+        """Return the observations whose sources include a message of the task, the oldest first."""
         check_ids(resource=resource, task=task)
         check_limit(limit)
 
@@ -456,13 +396,13 @@ class TaskMessages:
             sources = sources_by_line((yield message_queries.sources(pks=[row.pk for row in rows])) if rows else ())
             return tuple(observation_from_row(row, sources.get(row.id, ())) for row in rows)
 
-        return await self._engine.read(script, brief=False)
+        return await self.engine.read(script, brief=False)
 
 
 def attaching(
     resource: str, found: Row, messages: Sequence[str] | Span, kind: MessageLinkKind, *, thread: str | None = None
 ) -> Script[int]:
-    """Link messages to a task, as part of a larger script; returns how many links are new."""
+    """Link messages to a task as part of a larger script. Return the number of new links."""
     pks = [row.pk for row in (yield from _reading_messages(resource, thread, messages))]
     new = 0
     for chunk in chunks(pks, _IDS_A_QUERY):
@@ -471,10 +411,10 @@ def attaching(
 
 
 def _reading_messages(resource: str, thread: str | None, messages: Sequence[str] | Span) -> Script[Sequence[Row]]:
-    """Return the rows of some messages; raises MessageNotFound for a missing one."""
+    """Return the rows of messages. Raise MessageNotFound if one of them does not exist."""
     if isinstance(messages, Span):
         if thread is None:
-            raise InputError("A span of messages needs a thread.", then="Pass thread=…, or name messages by their ids.")
+            raise InputError("A span of messages needs a thread.", then="Pass thread=…, or the ids of the messages.")
         rows = yield message_queries.by_span(resource=resource, thread=thread, first=messages.first, last=messages.last)
         if not rows:
             raise MessageNotFound(f"{messages.first}-{messages.last} of {thread}")
@@ -494,7 +434,7 @@ def _reading_messages(resource: str, thread: str | None, messages: Sequence[str]
 def _linking_new(
     resource: str, made: Row, links: Sequence[tuple[str, LinkKind, bool]], who: str, now: int
 ) -> Script[None]:
-    """Link a new task. A cycle is only possible if it both blocks and is blocked."""
+    """Add the links of a new task."""
     affected: list[int] = []
     for name, kind, is_source in links:
         other = yield from finding(resource, name)
@@ -506,7 +446,7 @@ def _linking_new(
 
 
 def _links_of(new: NewTask) -> list[tuple[str, LinkKind, bool]]:
-    """Return the links of a new task: the other task, how, and whether the new one is the source."""
+    """Return the links of a new task: the other task, the kind, and whether the new task is the source."""
     links: list[tuple[str, LinkKind, bool]] = []
     if new.parent is not None:
         links.append((new.parent, "parent-child", False))
@@ -521,14 +461,14 @@ def _links_of(new: NewTask) -> list[tuple[str, LinkKind, bool]]:
 
 
 def _for_history(value: object) -> Any:
-    """Return a value for the history, a long text shortened."""
+    """Return a value as JSON for the history. A long text is shortened."""
     if isinstance(value, str) and len(value) > _LONGEST_TITLE:
         return f"{value[:_LONGEST_TITLE]}…"
     return encode(value)
 
 
 def _columns(fields: Mapping[str, object]) -> dict[str, object]:
-    """Return the column values of some fields; raises InputError for invalid ones."""
+    """Return the values of fields as they are stored. Raise InputError for an invalid value."""
     return {name: _CHECKS[name](name, value) for name, value in fields.items()}
 
 
@@ -544,8 +484,7 @@ def _text(name: str, value: object) -> str | None:
 
 
 def _title(name: str, value: object) -> str | None:
-    text = _text(name, value)
-    plain = cast("str", value)
+    text, plain = _text(name, value), cast("str", value)
     if not plain.strip() or len(plain) > _LONGEST_TITLE:
         raise InputError(
             f"`title` must have 1 to {_LONGEST_TITLE} characters, got {len(plain.strip())}.",

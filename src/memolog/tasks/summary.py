@@ -12,6 +12,7 @@ from memolog.tasks.task import DraftSummary, Task
 _RANK: Final[dict[Priority, int]] = {"done": 0, "high": 1, "medium": 2, "low": 3}
 _ASKED: Final = frozenset({"question", "request"})
 _CITED: Final = re.compile(r"\[(\d{1,4})\]")
+# The model is shown at most this many characters of the description. Its summary may have at most `_LONGEST` characters.
 _DESCRIBED: Final = 2_000
 _LONGEST: Final = 4_000
 
@@ -19,7 +20,7 @@ _LONGEST: Final = 4_000
 def draft(task: Task, observations: Sequence[Observation], *, most: int = 8) -> DraftSummary:
     """Return the most important lines about a task, completed work first, each with its citation."""
     live = [one for one in observations if one.state == "active" and one.text.strip()]
-    # A line that only names what was left out says nothing about this task.
+    # Some lines only tell that content was left out. Use them only if there are no others.
     live = [one for one in live if not one.text.startswith(TRACES)] or live
     chosen = _most_important(live, most)
     kept = [live[index] for index in sorted(chosen)]
@@ -34,7 +35,8 @@ def draft(task: Task, observations: Sequence[Observation], *, most: int = 8) -> 
 
 def _most_important(lines: Sequence[Observation], most: int) -> list[int]:
     """Return the indexes of the most important lines: completed work, then statements of users and findings."""
-    # Later lines first: results stand at the end of the work. Answers come before output of tools, requests last.
+    # Later lines come first, because results are at the end of the work. Of the findings, answers come before the output of
+    # tools, and questions and requests come last.
     latest = range(len(lines) - 1, -1, -1)
     done = [index for index in latest if lines[index].priority == "done"][:most]
     cited_places = {place for index in done for place in _places(lines[index])}
@@ -54,7 +56,7 @@ def _places(line: Observation) -> set[tuple[str, int]]:
 def numbered_sources(
     observations: Sequence[Observation],
 ) -> tuple[tuple[tuple[str, int, int], ...], tuple[tuple[int, ...], ...]]:
-    """Return every cited span once, and for each observation the numbers (from 1) of those that it cites."""
+    """Return all cited spans without repetition, and for each observation the numbers (from 1) of the spans that it cites."""
     order: dict[tuple[str, int, int], int] = {}
     numbers: list[tuple[int, ...]] = []
     for observation in observations:
@@ -68,14 +70,17 @@ def _marks(numbers: Sequence[int]) -> str:
 
 
 def summary_prompt(task: Task, observations: Sequence[Observation]) -> tuple[str, str]:
-    """Return the instructions for a model that writes the summary, and what it is given."""
+    """Return the instructions and the text of the request to a model that writes the summary."""
     lines = [f"[{number}] {' '.join(one.text.split())}" for number, one in enumerate(observations, start=1)]
     described = [f"Description: {' '.join(task.description.split())[:_DESCRIBED]}"] if task.description.strip() else []
     return _wording(), "\n".join([f"Task: {task.title}", *described, "", "Lines:", *lines])
 
 
 def written(text: str, observations: Sequence[Observation], model: str) -> DraftSummary | None:
-    """Return a model's summary with its citations checked; None if it is empty, too long, or cites unknown lines."""
+    """Return the summary of a model, with the numbers of lines replaced by citations of their sources.
+
+    Return None if the summary is empty or too long, or cites no line or an unknown line.
+    """
     body = text.strip()
     cited = {int(number) for number in _CITED.findall(body)}
     if not body or len(body) > _LONGEST or not cited or not cited <= set(range(1, len(observations) + 1)):

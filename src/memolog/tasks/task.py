@@ -100,7 +100,7 @@ class TaskRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskCounts:
-    """The number of tasks by state, without closed tasks. `ready` tasks can be claimed now, `blocked` tasks wait for another."""
+    """The number of tasks by state, without closed tasks. `ready` tasks can be claimed now."""
 
     ready: int = 0
     blocked: int = 0
@@ -141,7 +141,7 @@ class Explained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskChange:
-    """One entry of a task's history: who changed what, when."""
+    """One change in the history of a task, with its author."""
 
     at: datetime
     who: str
@@ -197,7 +197,7 @@ class LikelyDuplicate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedMessage:
-    """A message of a task. `kind` is None if the message was not linked by a call, but saved while the task was active."""
+    """A message of a task. `kind` is None if the message is linked only because it was saved while the task was active."""
 
     message: Message
     kind: MessageLinkKind | None = None
@@ -213,7 +213,7 @@ class TaskAbout:
     cost: UsageTotal
     total_messages: int = 0
     next: str | None = None
-    """Pass it as `after` to get the next messages; None if there are no more."""
+    """Pass it as `after` to get the next messages. It is None if there are no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

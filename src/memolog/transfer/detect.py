@@ -1,7 +1,8 @@
 """Detect the format of a file from its content, and read its conversations."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -29,7 +30,7 @@ def detect(path: Path) -> str:
     with path.open("rb") as file:
         if file.read(len(_SQLITE)) == _SQLITE:
             return "mastra"
-    lines = [line for _, line in _head(path)]
+    lines = _head(path)
     if lines and lines[0].get("format") == "memolog-export":
         return "memolog-export"
     if is_claude_code(lines):
@@ -85,20 +86,17 @@ def _plain(data: Any, format_: str, name: str) -> Conversation:
     messages, head = _messages(data), as_data(data)
     thread = str(head.get("thread") or head.get("id") or head.get("thread_id") or name)
     skipped: list[Skipped] = []
-    reader: Callable[[list[Any], str], Iterable[NewMessage]]
     match format_:
         case "pydantic-ai":
-            reader = pydantic_ai_messages
+            read = list(pydantic_ai_messages(messages, thread))
         case "langchain":
-            reader = langchain_messages
+            read = list(langchain_messages(messages, thread))
         case "anthropic" | "openai":
-            reader = lambda some, of: _of_api(some, of, format_, skipped)  # noqa: E731
+            read = list(_of_api(messages, thread, format_, skipped))
+            if system := head.get("system") or head.get("instructions"):
+                read.insert(0, message("system", blocks(system), id=stable_id(format_, thread, "system")))
         case _:
             raise InputError(f"`format` is unknown: {format_!r}.", then=f"Use one of {', '.join(FORMATS)}.")
-    read = list(reader(messages, thread))
-    system = head.get("system") or head.get("instructions")
-    if system and format_ in {"anthropic", "openai"}:
-        read.insert(0, message("system", blocks(system), id=stable_id(format_, thread, "system")))
     start = moment(head.get("created_at") or head.get("created"))
     return Conversation(
         thread=thread,
@@ -155,16 +153,11 @@ def _lines(path: Path, bad: list[Skipped]) -> Iterator[tuple[int, Data]]:
                 yield number, cast("Data", data)
 
 
-def _head(path: Path) -> list[tuple[int, Data]]:
-    found: list[tuple[int, Data]] = []
+def _head(path: Path) -> list[Data]:
     with path.open("rb") as file:
         if file.read(1) != b"{":
             return []
-    for line in _lines(path, []):
-        found.append(line)
-        if len(found) == _LOOKED_AT:
-            break
-    return found
+    return [line for _, line in islice(_lines(path, []), _LOOKED_AT)]
 
 
 def _whole(path: Path) -> Any:

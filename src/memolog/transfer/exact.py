@@ -8,6 +8,7 @@ import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -98,7 +99,7 @@ def kept(part: P, key: str, block: Json, *, plain: JsonValue = None, **fields: P
     """
     if block == plain:
         return part
-    hollow, head = _copied(block), None
+    hollow, head = deepcopy(block), None
     for name, path in fields.items():
         value: object = getattr(part, name)
         if isinstance(value, bytes):
@@ -111,7 +112,7 @@ def kept(part: P, key: str, block: Json, *, plain: JsonValue = None, **fields: P
 def rebuilt(part: Part, key: str) -> Json:
     """Return the block that `kept` stored, with the fields of the part filled in."""
     stored = notes(part, key)
-    block: Json = _copied(stored["block"])
+    block: Json = deepcopy(stored["block"])
     paths: Mapping[str, Any] = stored.get("at") or {}
     for name, path in paths.items():
         value: Any = getattr(part, name)
@@ -134,14 +135,6 @@ def text_at(block: Any, *path: str) -> str | None:
     """Return the text at a path of an object, or None if there is no text."""
     value = value_at(block, path)
     return value if isinstance(value, str) else None
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copied(one) for key, one in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [_copied(one) for one in cast("list[Any]", value)]
-    return value
 
 
 def _put(block: Any, path: Path, value: Any) -> None:

@@ -48,7 +48,7 @@ def metadata_of(value: object) -> Data:
             return as_data(read_jsonb(value))
         except ValueError:
             return {}
-    return as_data(_json(value)) if isinstance(value, str) else as_data(value)
+    return as_data(_json(value))
 
 
 def at_of(value: object) -> datetime | None:
@@ -88,7 +88,7 @@ def hints_in(metadata: Data) -> Hints:
 
 def chunks_of(value: object) -> list[Chunk]:
     """Return the chunks of a record, oldest first."""
-    items = [as_data(item) for item in as_list(_json(value) if isinstance(value, str) else value)]
+    items = [as_data(item) for item in as_list(_json(value))]
     return [
         Chunk(
             id=str(item.get("id") or number),
@@ -124,8 +124,7 @@ def read_messages(row: Mapping[str, Any]) -> tuple[NewMessage, ...]:
 
     Parts may be added to a row after it was observed or buffered, so up to three pieces of a row become separate messages.
     """
-    content: Any = row["content"]
-    content = _json(content) if isinstance(content, str) else content
+    content = _json(row["content"])
     role = _ROLES.get(str(row["role"]), "user")
     at, name = at_of(row["created_at"]), str(row["id"])
     made: list[NewMessage] = []
@@ -164,11 +163,11 @@ def _is_marker(part: Data) -> bool:
     return str(part.get("type", "")).startswith(_MARKER)
 
 
-def _json(text: str) -> Any:
+def _json(value: Any) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(value) if isinstance(value, str) else value
     except ValueError:
-        return text
+        return value
 
 
 def _parts(content: Any) -> tuple[list[Part], list[Part]]:
@@ -185,9 +184,11 @@ def _parts(content: Any) -> tuple[list[Part], list[Part]]:
             case "reasoning" | "redacted-reasoning":
                 said.append(_reasoning(part))
             case "tool-invocation" | "tool-call" | "tool-result":
-                calls, returned = _tool(part)
-                said += calls
-                results += returned
+                call, kind = as_data(part.get("toolInvocation")) or part, part["type"]
+                if kind != "tool-result":
+                    said.append(_call(call))
+                if kind == "tool-result" or call.get("state") in {"result", "output-available", "output-error"}:
+                    results.append(_result(call))
             case "file" | "image" as kind:
                 usual = "image/png" if kind == "image" else "application/octet-stream"
                 media = str(part.get("mimeType") or part.get("mediaType") or usual)
@@ -204,13 +205,6 @@ def _reasoning(part: Data) -> Part:
     text = str(part.get("reasoning") or part.get("text") or "") or plain_text([d for d in details if "text" in d])
     signature = part.get("signature") or next((d["signature"] for d in details if d.get("signature")), None)
     return ReasoningPart(text=text, signature=signature)
-
-
-def _tool(part: Data) -> tuple[list[Part], list[Part]]:
-    """Return a list with the call and a list with the result of a part. Either may be empty."""
-    call, kind = as_data(part.get("toolInvocation")) or part, part.get("type")
-    has_result = kind == "tool-result" or call.get("state") in {"result", "output-available", "output-error"}
-    return [_call(call)] if kind != "tool-result" else [], [_result(call)] if has_result else []
 
 
 def _call(call: Data) -> Part:

@@ -1,7 +1,6 @@
 """Read session files of Claude Code and Codex, and the data exports of ChatGPT and Claude."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from memolog.core.message import NewMessage, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart, UnknownPart
@@ -21,13 +20,6 @@ from memolog.transfer.conversation import (
 from memolog.transfer.messages import anthropic_role, blocks, item_parts
 
 
-@dataclass(slots=True, kw_only=True)
-class _Session:
-    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
-    title: str | None = None
-    messages: list[NewMessage] = field(default_factory=list[NewMessage])
-
-
 def is_claude_code(lines: Iterable[Data]) -> bool:
     """Return whether these are lines of a session file of Claude Code."""
     return any("sessionId" in line and ("uuid" in line or "leafUuid" in line) for line in lines)
@@ -35,7 +27,7 @@ def is_claude_code(lines: Iterable[Data]) -> bool:
 
 def read_claude_code(lines: Iterable[tuple[int, Data]], name: str) -> Iterator[Conversation]:
     """Yield the sessions of a file. A side chain (the messages of a sub-agent) becomes a separate thread."""
-    sessions: dict[str, _Session] = {}
+    sessions: dict[str, tuple[list[NewMessage], dict[str, Any]]] = {}
     skipped: list[Skipped] = []
     title: str | None = None
     for number, line in lines:
@@ -50,17 +42,17 @@ def read_claude_code(lines: Iterable[tuple[int, Data]], name: str) -> Iterator[C
         thread = str(line.get("sessionId") or name)
         if line.get("isSidechain"):
             thread = f"{thread}-{line.get('agentId') or 'side'}"
-        session = sessions.setdefault(thread, _Session())
-        session.messages.append(one)
+        messages, metadata = sessions.setdefault(thread, ([], {"source": "claude-code"}))
+        messages.append(one)
         for key in ("cwd", "gitBranch", "version"):
             if line.get(key):
-                session.metadata.setdefault(key, line[key])
-    for thread, session in sessions.items():
+                metadata.setdefault(key, line[key])
+    for thread, (messages, metadata) in sessions.items():
         yield Conversation(
             thread=thread,
             title=title,
-            messages=tuple(session.messages),
-            metadata={"source": "claude-code", **session.metadata},
+            messages=tuple(messages),
+            metadata=metadata,
             skipped=tuple(skipped),
         )
         skipped = []
@@ -163,15 +155,7 @@ def read_chatgpt(conversations: list[Any]) -> Iterator[Conversation]:
                 skipped.append(Skipped(where=f"{thread}, {node}", why=why))
             else:
                 messages.append(one)
-        start = moment(data.get("create_time"))
-        yield Conversation(
-            thread=thread,
-            title=data.get("title") or None,
-            messages=dated(messages, start),
-            created_at=start,
-            metadata={"source": "chatgpt"},
-            skipped=tuple(skipped),
-        )
+        yield _exported("chatgpt", thread, data.get("title"), data.get("create_time"), messages, skipped)
 
 
 def _branch(mapping: Data, node: str) -> list[str]:
@@ -237,15 +221,21 @@ def read_claude(conversations: list[Any]) -> Iterator[Conversation]:
                 continue
             role = "user" if inner.get("sender") == "human" else "assistant"
             messages.append(message(role, parts, id=str(inner.get("uuid")), at=moment(inner.get("created_at"))))
-        start = moment(data.get("created_at"))
-        yield Conversation(
-            thread=thread,
-            title=data.get("name") or None,
-            messages=dated(messages, start),
-            created_at=start,
-            metadata={"source": "claude"},
-            skipped=tuple(skipped),
-        )
+        yield _exported("claude", thread, data.get("name"), data.get("created_at"), messages, skipped)
+
+
+def _exported(
+    source: str, thread: str, title: Any, created_at: Any, messages: list[NewMessage], skipped: list[Skipped]
+) -> Conversation:
+    start = moment(created_at)
+    return Conversation(
+        thread=thread,
+        title=title or None,
+        messages=dated(messages, start),
+        created_at=start,
+        metadata={"source": source},
+        skipped=tuple(skipped),
+    )
 
 
 def _claude_parts(data: Data) -> tuple[Part, ...]:

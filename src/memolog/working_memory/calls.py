@@ -1,7 +1,4 @@
-"""The calls on the working memory of one resource or thread: read, change, list versions, compare and restore.
-
-The changes are defined in `document`. Versions and concurrent changes are in `store`.
-"""
+"""The calls on the working memory of one resource or thread: read, change, list versions, compare and restore."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
@@ -45,12 +42,12 @@ class WorkingMemory:
     # ------------------------------------------------------------ reading
 
     async def read(self) -> Document | None:
-        """Return the document with its present version; None if there is no document yet."""
+        """Return the document with its present version, or None if there is no document yet."""
         components = await self._open()
         return await components.store.working_memory.get(self.resource, self.thread)
 
     async def value(self) -> JsonObject:
-        """Return the object of a JSON working memory; an empty object if there is no document yet."""
+        """Return the object of a JSON working memory, or an empty object if there is no document yet."""
         document = await self.read()
         if document is not None and document.format != "json":
             raise DocumentInvalid("This working memory is Markdown, not JSON.", then="Use read().")

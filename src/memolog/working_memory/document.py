@@ -1,6 +1,6 @@
 """Change documents: replace, merge, edit a section or restore, merge concurrent changes, and check size and schema.
 
-A change is a pure function of the present document: if another writer was first, it runs again on the new version.
+A change is a pure function of the present document, so it can be applied again if another writer was first.
 """
 
 import difflib
@@ -33,7 +33,7 @@ class Section:
 
 
 def sections_of(text: str) -> tuple[Section, ...]:
-    """Return the sections of a text in their order, inner ones included."""
+    """Return the sections of a text in their order, including inner sections."""
     lines = text.split("\n")
     headings = list(_headings(lines))
     found: list[Section] = []
@@ -67,7 +67,7 @@ def folded(title: str) -> str:
 
 
 def section_named(text: str, heading: str) -> Section | None:
-    """Return the section with this heading, or None; `Outer > Inner` names an inner section."""
+    """Return the section with this heading, or None. The heading of an inner section may be written `Outer > Inner`."""
     path = tuple(folded(name.strip()) for name in _PATH.split(heading))
     known = sections_of(text)
     exact = [section for section in known if folded(section.title) == folded(heading)]
@@ -78,17 +78,17 @@ def section_named(text: str, heading: str) -> Section | None:
         raise DocumentInvalid(
             f"{len(found)} sections are called {heading.strip()!r}.",
             why=f"They are {names}.",
-            then="Name the outer one too, as in Outer > Inner.",
+            then="Pass the outer heading too, as in Outer > Inner.",
         )
     return found[0] if found else None
 
 
 def with_section(text: str, heading: str, body: str, *, append: bool = False) -> str:
-    """Return the text with the content of a section replaced or extended; a missing section is added at the end."""
+    """Return the text with the content of a section replaced or extended. A missing section is added at the end."""
     title = heading.strip().lstrip("#").strip()
     if not title or "\n" in title:
         raise DocumentInvalid(
-            f"`heading` must be one line of text, got {heading!r}.", then="Name the heading, without its marks."
+            f"`heading` must be one line of text, got {heading!r}.", then="Pass the text of the heading without #."
         )
     found = section_named(text, title)
     body = _without_heading(body, title)
@@ -107,7 +107,7 @@ def with_section(text: str, heading: str, body: str, *, append: bool = False) ->
 
 
 def without_section(text: str, heading: str) -> str:
-    """Return the text without a section, its inner ones included; raises DocumentNotFound."""
+    """Return the text without a section and its inner sections. Raise DocumentNotFound if there is no such section."""
     found = section_named(text, heading)
     if found is None:
         names = ", ".join(" > ".join(section.path) for section in sections_of(text)) or "none"
@@ -117,7 +117,7 @@ def without_section(text: str, heading: str) -> str:
 
 
 def pieces_of(text: str) -> dict[tuple[str, ...], str]:
-    """Return each heading with the text directly under it, by path; the text before the first heading has the empty path."""
+    """Return each heading with the text directly under it, by path. The text before the first heading has an empty path."""
     lines = text.split("\n")
     rows = [(section.first, section.path) for section in sections_of(text)]
     pieces: dict[tuple[str, ...], str] = {}
@@ -149,12 +149,12 @@ def _check_ranks(body: str, level: int, title: str) -> None:
 
 
 def _level_of(text: str) -> int:
-    """Return the level of a new section: that of the main sections."""
+    """Return the level for a new section, which is the level of the main sections."""
     levels = [section.level for section in sections_of(text)]
     if not levels:
         return _NEW_LEVEL
     top = min(levels)
-    # One heading above all others is the document's title, not a section.
+    # If only one heading has the highest level, it is the title of the document, not a section.
     return top if levels.count(top) > 1 or len(set(levels)) == 1 else min(top + 1, 6)
 
 
@@ -172,7 +172,7 @@ _GONE: Final = object()
 
 
 def merged(base: str, present: str, wanted: str) -> tuple[str, tuple[str, ...]]:
-    """Return the present Markdown with what `wanted` changed of `base`, and the sections that both changed."""
+    """Return the present Markdown with the changes from `base` to `wanted`, and the sections that were changed on both sides."""
     if wanted in {base, present}:
         return present, ()
     if present == base:
@@ -183,7 +183,10 @@ def merged(base: str, present: str, wanted: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _three(base: Mapping[K, V], present: Mapping[K, V], wanted: Mapping[K, V]) -> tuple[dict[K, V], tuple[K, ...]]:
-    """Merge three mappings by key, in the present order; a new key comes before the key that follows it in `wanted`."""
+    """Merge three mappings by key. Return the result in the present order, and the keys that were changed on both sides.
+
+    A new key is inserted before the key that follows it in `wanted`.
+    """
     order = list(present)
     place = len(order)
     for key in reversed(list(wanted)):
@@ -221,7 +224,7 @@ Change: TypeAlias = Callable[[Document | None], NewContent]
 
 
 def value_of(text: str) -> JsonObject:
-    """Return the object that a JSON document holds; an empty one is the empty object."""
+    """Return the object of a JSON document. An empty text means an empty object."""
     if not text.strip():
         return {}
     try:
@@ -243,7 +246,7 @@ def _json(value: JsonObject) -> str:
 
 
 def replaced(content: str | JsonObject, schema: JsonObject | None = None) -> Change:
-    """Return the change to another content: Markdown, or an object, with a schema if one is given."""
+    """Return the change to a new content, which is Markdown or an object. `schema` sets a new schema."""
     if schema is not None:
         check_schema(schema)
 
@@ -265,11 +268,11 @@ def replaced(content: str | JsonObject, schema: JsonObject | None = None) -> Cha
 
 
 def merged_patch(patch: JsonObject) -> Change:
-    """Return the change by a JSON merge patch: fields replace fields, null removes one."""
+    """Return the change by a JSON merge patch. A field of the patch replaces the old field, and null removes it."""
     if not isinstance(patch, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DocumentInvalid(
             f"`patch` must be an object, got {type(patch).__name__}.",
-            then="Pass the fields that change; null removes one.",
+            then="Pass the fields to change. null removes a field.",
         )
 
     def change(present: Document | None) -> NewContent:
@@ -283,7 +286,7 @@ def merged_patch(patch: JsonObject) -> Change:
 
 
 def _patched(value: object, patch: object) -> JsonObject:
-    # RFC 7396: a value that is not an object takes the place of what was there; a missing target is an empty object.
+    # RFC 7396: a value that is not an object replaces the old value. A missing target counts as an empty object.
     result = dict(cast("JsonObject", value)) if isinstance(value, Mapping) else {}
     for name, item in cast("JsonObject", patch).items():
         if item is None:
@@ -296,7 +299,7 @@ def _patched(value: object, patch: object) -> JsonObject:
 
 
 def edited_section(heading: str, text: str | None, mode: SectionMode = "replace") -> Change:
-    """Return the change of one section: its content replaced, added to, or the section removed."""
+    """Return the change of one section: replace its content, append to it, or remove the section."""
     if mode not in {"replace", "append", "remove"}:
         raise DocumentInvalid(f"`mode` must be 'replace', 'append' or 'remove', got {mode!r}.")
 
@@ -329,7 +332,7 @@ def _text(text: object) -> str:
 
 
 def settled(present: Document, base: DocumentVersion, change: Change) -> NewContent:
-    """Return the result of a change that was made from an older version; raises DocumentConflict if both change one part."""
+    """Return the result of a change that was made from an older version. Raise DocumentConflict if a part was changed twice."""
     wanted = change(replace(present, current=base))
     if wanted.format != present.format or wanted.schema != present.schema:
         raise _conflict(present, base, ())
@@ -350,7 +353,7 @@ def _conflict(present: Document, base: DocumentVersion, parts: tuple[str, ...]) 
 def author_of_conflict(
     present: Document, base: DocumentVersion, between: Sequence[DocumentVersion], change: Change
 ) -> str:
-    """Return the author of the first later version that conflicts with a change; `between` is oldest first."""
+    """Return the author of the first later version that conflicts with a change. The oldest version in `between` is first."""
     for version in between:
         try:
             settled(replace(present, current=version), base, change)
@@ -360,7 +363,7 @@ def author_of_conflict(
 
 
 def checked(wanted: NewContent, most: int) -> NewContent:
-    """Return what is wanted if size and schema allow it; raises DocumentTooLarge or DocumentInvalid."""
+    """Return the content if it has an allowed size and matches its schema. Raise DocumentTooLarge or DocumentInvalid."""
     if len(wanted.text) > most:
         raise DocumentTooLarge(len(wanted.text), most)
     wrong = problems(value_of(wanted.text), wanted.schema) if wanted.schema is not None else ()
@@ -368,13 +371,13 @@ def checked(wanted: NewContent, most: int) -> NewContent:
         more = f"; and {len(wrong) - _MOST_TOLD} more" if len(wrong) > _MOST_TOLD else ""
         raise DocumentInvalid(
             f"The working memory does not match its schema: {'; '.join(wrong[:_MOST_TOLD])}{more}.",
-            then="Correct these fields; the working memory is unchanged.",
+            then="Correct these fields. The working memory is unchanged.",
         )
     return wanted
 
 
 def unified(old: DocumentVersion, new: DocumentVersion) -> str:
-    """Return the difference of two versions, in the form that `diff -u` has."""
+    """Return the difference of two versions in the form of `diff -u`."""
     names = (f"version {old.number}", f"version {new.number}")
     lines = difflib.unified_diff(old.text.splitlines(), new.text.splitlines(), *names, lineterm="", n=2)
     return "".join(f"{line}\n" for line in lines)

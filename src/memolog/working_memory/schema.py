@@ -1,6 +1,6 @@
-"""Validate JSON against the part of JSON Schema that small documents need.
+"""Validate JSON against a part of JSON Schema.
 
-An unsupported keyword is refused when the schema is set, never ignored when a value is checked.
+A schema with an unsupported keyword is refused. Otherwise a rule of the schema would be ignored.
 """
 
 import json
@@ -60,7 +60,7 @@ def check_schema(schema: JsonObject) -> None:
     if wrong:
         raise DocumentInvalid(
             f"The schema cannot be used: {'; '.join(wrong)}.",
-            why="A rule that is not understood would not be kept.",
+            why="Rules that are not supported would be ignored.",
             then=f"Use only {', '.join(sorted(_KNOWN - _NOTES))}, and notes such as title and description.",
         )
 
@@ -121,7 +121,7 @@ def _target(reference: object, root: JsonObject) -> object | None:
 
 
 def problems(value: JsonValue, schema: JsonObject) -> tuple[str, ...]:
-    """Return all violations of a schema by a value, each with its place."""
+    """Return all violations of a schema by a value, each with its path."""
     return tuple(_problems(value, schema, "", schema, 0))
 
 
@@ -150,7 +150,7 @@ def _problems(value: Any, schema: object, at: str, root: JsonObject, depth: int)
 
 
 def _own_problems(value: Any, rules: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with a value itself, apart from what is inside it."""
+    """Yield the violations of the value itself, without those of its fields and items."""
     if "enum" in rules and not any(_same(value, one) for one in rules["enum"]):
         yield f"must be one of {', '.join(map(_shown, rules['enum']))}, not {_shown(value)}"
     if "const" in rules and not _same(value, rules["const"]):
@@ -193,7 +193,7 @@ def _of_members(value: Any, rules: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _inside(value: Any, rules: Mapping[str, Any]) -> Iterator[tuple[str, Any, object]]:
-    """Yield what is inside a value: how it is reached, and the schema that it has to match."""
+    """Yield the path, the value and the schema of each field or item."""
     if _TYPES["array"](value) and "items" in rules:
         yield from ((f"[{number}]", item, rules["items"]) for number, item in enumerate(value))
     if isinstance(value, Mapping):
@@ -222,11 +222,11 @@ TEMPLATES: Final = ("coding", "personal")
 
 @cache
 def template(name: str) -> str:
-    """Return a template's Markdown."""
+    """Return the Markdown of a template."""
     if name not in TEMPLATES:
         raise InputError(
             f"`template` must be one of {', '.join(TEMPLATES)}, got {name!r}.", then="Or pass your own Markdown."
         )
     text = files("memolog.working_memory").joinpath("texts", f"{name}.md").read_text("utf-8")
-    # A checkout may have changed the line ends.
+    # A checkout on Windows may have changed the line ends.
     return "\n".join(text.splitlines()).strip() + "\n"

@@ -1,7 +1,7 @@
 """Read and change the working memory, with every version of it.
 
-A change names the version that it was made from, or applies to the present one. Of two concurrent writers one wins; the change of
-the other is applied to the new version, or refused.
+A change is made from a version that the caller has read, or from the present version. If another writer was first, the change is
+applied to the new version, or refused because both changed the same part.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from memolog.core.clock import Clock, from_micros, to_micros
+from memolog.core.clock import Clock, from_micros
 from memolog.core.document import Document, DocumentVersion, Proposal
 from memolog.core.exact_json import JsonObject, decode, dumps, encode, loads, object_text, pack, unpack
 from memolog.core.thread import Hints
-from memolog.db.engine import Engine
+from memolog.db.engine import Engine, TimedCalls, reads
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import LAST, CleanValue, check_ids, check_limit, check_number, check_optional_ids, reading_thread
 from memolog.errors import Conflict, DocumentConflict, DocumentNotFound, InputError
@@ -24,44 +24,42 @@ from memolog.working_memory.document import Change, NewContent, author_of_confli
 q = load_queries("working_memory/working_memory")
 
 OBSERVER = "observer"
-"""The author of changes that are made from the log."""
+"""The author of changes that an observation proposes."""
 _ATTEMPTS = 8
 _MOST_BLAMED = 200
-"""How many versions are searched for the author of the parts that conflict with a change."""
+"""At most this many versions are searched for the author of the parts that conflict with a change."""
 _WHOLE = 0
-"""Used as the key of a thread for the document of the whole resource. No thread has it."""
+"""The document of the whole resource has this number instead of the key of a thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The working memory that a context shows: when the generation began, and now."""
+    """The working memory that a context shows. The keys are the scopes `resource` and `thread`."""
 
     before: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The texts by scope: resource, thread."""
+    """The texts at the beginning of the generation, which the prefix shows."""
     now: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The present texts."""
     versions: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """Both versions of each; 0 if there was none."""
+    """The numbers of both versions. 0 means that there was no document."""
 
 
 NO_FACTS = Facts()
 
 
-class WorkingMemories:
-    """Reads and changes documents; each call is limited to one resource."""
+class WorkingMemories(TimedCalls):
+    """Reads and changes documents. Each call is limited to one resource."""
 
     def __init__(self, engine: Engine, clock: Clock, clean: CleanValue | None = None) -> None:
-        self._engine, self._clock, self._clean = engine, clock, clean
+        super().__init__(engine, clock)
+        self._clean = clean
 
-    async def get(self, resource: str, thread: str | None = None) -> Document | None:
-        """Return the document of a resource, or of one of its threads; None if there is none."""
-        _check(resource, thread)
-
-        def script() -> Script[Document | None]:
-            thread_pk = yield from _thread_pk(resource, thread)
-            rows = yield q.document(resource=resource, thread_pk=thread_pk)
-            return _document(rows[0], resource, thread) if rows else None
-
-        return await self._engine.read(script)
+    @reads
+    def get(self, resource: str, thread: str | None = None) -> Script[Document | None]:
+        """Return the document of a resource or of one of its threads, or None if there is none."""
+        thread_pk = yield from _thread_pk(resource, thread)
+        rows = yield q.document(resource=resource, thread_pk=thread_pk)
+        return _document(rows[0], resource, thread) if rows else None
 
     async def change(
         self,
@@ -73,14 +71,13 @@ class WorkingMemories:
         most: int,
         read: int | None = None,
     ) -> Document:
-        """Apply a change and store it as a new version; nothing is written if nothing changes.
+        """Apply a change and store the result as a new version. Nothing is written if nothing changes.
 
-        `read` is the version that the change was made from: later changes of other parts are kept, and changes of the same parts
-        raise DocumentConflict. Without `read` the change is applied to the present version.
+        `read` is the version that the change was made from. Later changes of other parts are kept, and a later change of the
+        same part raises DocumentConflict. Without `read` the change is applied to the present version.
         """
-        _check(resource, thread)
         check_ids(author=who)
-        now, clean = to_micros(self._clock.now()), self._clean
+        now, clean = self._now(), self._clean
 
         def cleaned(document: Document | None) -> NewContent:
             wanted = change(document)
@@ -90,51 +87,40 @@ class WorkingMemories:
             thread_pk = yield from _thread_pk(resource, thread)
             return (yield from changing(resource, thread, thread_pk, cleaned, who=who, most=most, read=read, now=now))
 
-        for _ in range(_ATTEMPTS - 1):
+        attempts = 0
+        while True:
             try:
-                return await self._engine.write(script, name="working_memory.change")
-            except DocumentConflict:
-                raise
-            except Conflict:
-                # Another writer was first: apply the change to its version.
-                continue
-        return await self._engine.write(script, name="working_memory.change")
+                return await self.engine.write(script, name="working_memory.change")
+            except Conflict as conflict:
+                # If another writer was first, apply the change to its version.
+                attempts += 1
+                if isinstance(conflict, DocumentConflict) or attempts == _ATTEMPTS:
+                    raise
 
-    async def version(self, resource: str, number: int, *, thread: str | None = None) -> DocumentVersion:
-        """Return one version; raises DocumentNotFound."""
-        _check(resource, thread)
+    @reads
+    def version(self, resource: str, number: int, *, thread: str | None = None) -> Script[DocumentVersion]:
+        """Return one version. Raise DocumentNotFound if it does not exist."""
+        thread_pk = yield from _thread_pk(resource, thread)
+        return (yield from _version(resource, thread_pk, number))
 
-        def script() -> Script[DocumentVersion]:
-            thread_pk = yield from _thread_pk(resource, thread)
-            return (yield from _version(resource, thread_pk, number))
-
-        return await self._engine.read(script)
-
-    async def versions(
+    @reads
+    def versions(
         self, resource: str, thread: str | None = None, *, limit: int = 50, before: int | None = None
-    ) -> tuple[DocumentVersion, ...]:
-        """Return the versions, newest first; pass the last number as `before` for older ones."""
-        _check(resource, thread)
+    ) -> Script[tuple[DocumentVersion, ...]]:
+        """Return the versions, the newest first. Pass the lowest number as `before` to get older versions."""
         check_limit(limit)
         end = LAST if before is None else check_number("before", before)
-
-        def script() -> Script[tuple[DocumentVersion, ...]]:
-            thread_pk = yield from _thread_pk(resource, thread)
-            rows = yield q.versions_before(resource=resource, thread_pk=thread_pk, before=end, limit=limit)
-            return tuple(map(_version_from_row, rows))
-
-        return await self._engine.read(script)
+        thread_pk = yield from _thread_pk(resource, thread)
+        rows = yield q.versions_before(resource=resource, thread_pk=thread_pk, before=end, limit=limit)
+        return tuple(map(_version_from_row, rows))
 
 
 # ---------------------------------------------------------------- pieces of scripts
 
 
-def _check(resource: str, thread: str | None) -> None:
+def _thread_pk(resource: str, thread: str | None) -> Script[int]:
     check_ids(resource=resource)
     check_optional_ids(thread=thread)
-
-
-def _thread_pk(resource: str, thread: str | None) -> Script[int]:
     return _WHOLE if thread is None else (yield from reading_thread(resource, thread)).pk
 
 
@@ -158,7 +144,7 @@ def changing(
     now: int,
     read: int | None = None,
 ) -> Script[Document]:
-    """Apply a change within a larger script; raises Conflict if another writer was first."""
+    """Apply a change as part of a larger script. Raise Conflict if another writer was first."""
     yield q.lock_document(resource=resource, thread_pk=thread_pk)
     rows = yield q.document(resource=resource, thread_pk=thread_pk)
     present = _document(rows[0], resource, thread) if rows else None
@@ -178,7 +164,7 @@ def changing(
         except DocumentConflict as conflict:
             if not conflict.parts:
                 raise
-            # Name the author of the conflicting parts, who need not be the author of the latest version.
+            # The error names the author of the conflicting parts, who may not be the author of the latest version.
             since = min(number - 1 - read, _MOST_BLAMED)
             between = yield q.versions_before(resource=resource, thread_pk=thread_pk, before=number, limit=since)
             by = author_of_conflict(present, base, [_version_from_row(row) for row in reversed(between)], change)
@@ -222,7 +208,7 @@ def copying_document(resource: str, source_pk: int, target_pk: int, now: int) ->
 def with_proposal(
     hints: Hints | None, proposal: Proposal | None, of_threads: Mapping[str, Hints] = MappingProxyType({})
 ) -> str | None:
-    """Return what takes effect when a group is activated: hints, and the proposed change of the working memory."""
+    """Return the effects of activating a group as JSON, or None: hints, and the proposed change of the working memory."""
     effects: dict[str, Any] = dict(encode(hints)) if hints else {}
     if of_threads:
         effects["threads"] = {thread: encode(said) for thread, said in of_threads.items()}
@@ -232,7 +218,7 @@ def with_proposal(
 
 
 def applying(log_pk: int, thread_pk: int, hints: str | None, now: int) -> Script[Document | None]:
-    """Apply the change of the working memory that a group proposes; None if there is none or it is refused."""
+    """Apply the change of the working memory that a group proposes. Return None if there is none or it is refused."""
     effects: JsonObject = loads(hints) if hints else {}
     if "proposal" not in effects:
         return None
@@ -246,7 +232,7 @@ def applying(log_pk: int, thread_pk: int, hints: str | None, now: int) -> Script
             yield from changing(resource, *where, change, who=OBSERVER, most=proposal.most, read=proposal.base, now=now)
         )
     except (DocumentConflict, InputError, DocumentNotFound):
-        # Refused by a later change, the size or the schema: the present version stays.
+        # A later change, the size or the schema prevents it, so the present version stays.
         return None
 
 
@@ -254,14 +240,14 @@ def applying(log_pk: int, thread_pk: int, hints: str | None, now: int) -> Script
 
 
 def present_versions(log_pk: int) -> Script[str | None]:
-    """Return the present versions as JSON. A generation stores them, and its prefix shows them until the next one."""
+    """Return the numbers of the present versions as JSON. A generation stores them, because its prefix shows these versions."""
     log = (yield q.resource_of_log(log_pk=log_pk))[0]
     rows = yield q.present_versions(resource=log.resource, thread_pk=log.thread_pk)
     return dumps({str(row.thread_pk): row.version for row in rows}) if rows else None
 
 
 def reading_facts(resource: str, thread_pk: int, kept: str | None, *, has_log: bool) -> Script[Facts]:
-    """Return the working memory that a context of this thread shows; `kept` holds the versions of its generation."""
+    """Return the working memory that a context of this thread shows. `kept` is the JSON of `present_versions`."""
     rows = yield q.shown_documents(resource=resource, thread_pk=thread_pk)
     if not rows:
         return NO_FACTS
@@ -270,7 +256,7 @@ def reading_facts(resource: str, thread_pk: int, kept: str | None, *, has_log: b
     for row in rows:
         name = "thread" if row.thread_pk else "resource"
         now[name] = unpack(row.text) or ""
-        # Without a log there is no generation yet: the first one will begin with the present version.
+        # Without a log there is no generation yet. The first one will begin with the present version.
         began = int(known.get(str(row.thread_pk), 0)) if has_log else row.version
         versions[name] = (began, row.version)
         if began == row.version:

@@ -257,10 +257,6 @@ SELECT g.log_pk, g.id, g.handle, g.kind, g.state, r.inputs FROM groups g JOIN lo
 LEFT JOIN runs r ON r.pk = g.run_pk
 WHERE CAST(:resource AS TEXT) IS NULL OR l.resource = :resource
 
--- resources --
-SELECT resource FROM threads UNION SELECT resource FROM tasks UNION SELECT resource FROM logs
-UNION SELECT resource FROM search_scopes ORDER BY 1
-
 -- examined --
 SELECT (SELECT COUNT(*) FROM threads t WHERE CAST(:resource AS TEXT) IS NULL OR t.resource = :resource),
   (SELECT COUNT(*) FROM messages m JOIN threads t ON t.pk = m.thread_pk WHERE CAST(:resource AS TEXT) IS NULL OR t.resource = :resource),

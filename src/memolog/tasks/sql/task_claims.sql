@@ -1,5 +1,5 @@
 -- holder --
--- Takes the row too: who was found to hold the task, or not to, stays so until this transaction ends.
+-- The update locks the row, so that the lease does not change until this transaction ends.
 UPDATE leases SET fence = fence WHERE resource = :resource AND name = :name AND owner IS NOT NULL
 RETURNING owner, fence, expires_at
 
@@ -13,7 +13,7 @@ RETURNING fence
 UPDATE leases SET owner = NULL, expires_at = 0 WHERE resource = :resource AND name = :name AND owner IS NOT NULL
 
 -- take_task --
--- The holder of the lease takes the task, if it is open and not blocked.
+-- Called by the session that has the lease. Returns no row if the task is closed or blocked.
 UPDATE tasks SET status = 'in_progress', session = :session, assignee = COALESCE(assignee, :assignee),
   lease_micros = :lease_micros, updated_at = :now, version = version + 1
 WHERE pk = :task_pk AND status <> 'closed' AND blocked = 0
@@ -44,7 +44,7 @@ RETURNING pk
 UPDATE threads SET active_task_pk = NULL, active_session = NULL WHERE active_task_pk = :task_pk
 
 -- held --
--- Whether a thread's active task is in progress and still held by the session that claimed it there.
+-- The active task of a thread, if the session that claimed it there still has the lease.
 SELECT k.pk, k.id, l.expires_at, k.lease_micros, l.fence, l.name, l.owner FROM threads t
 JOIN tasks k ON k.pk = t.active_task_pk AND k.status = 'in_progress'
 JOIN leases l ON l.resource = t.resource AND l.name = 'task:' || k.id AND l.owner = t.active_session AND l.expires_at > :now

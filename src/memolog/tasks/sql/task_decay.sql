@@ -1,5 +1,5 @@
 -- due_to_decay --
--- Closed for long enough, counted from the last restore if there was one.
+-- Tasks that were closed before a time, and not restored after it.
 SELECT pk, summary, metadata, description, archive, version FROM tasks
 WHERE resource = :resource AND status = 'closed' AND level = :level AND closed_at <= :before
   AND (restored_at IS NULL OR restored_at <= :before)
@@ -10,7 +10,7 @@ LIMIT :limit
 SELECT archive FROM tasks WHERE pk = :task_pk
 
 -- decay --
--- Neither the version nor the time changes: who wrote the task did not. What was edited since it was read waits for the next time.
+-- The version and the time stay, because no user changed the task. A task that was edited after it was read is skipped.
 UPDATE tasks SET level = :level, summary = :summary, metadata = :metadata, description = :description, archive = :archive
 WHERE pk = :task_pk AND level = :old_level AND status = 'closed' AND version = :version
 RETURNING handle

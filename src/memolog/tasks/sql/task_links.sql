@@ -11,7 +11,7 @@ DELETE FROM task_links WHERE source_pk = :source_pk AND target_pk = :target_pk A
 RETURNING source_pk
 
 -- after_these --
--- What must come after these tasks.
+-- The tasks that are blocked by these tasks, and their children.
 SELECT source_pk, target_pk FROM task_links WHERE source_pk IN (:pks[]) AND kind IN ('blocks', 'parent-child')
 
 -- before_these --
@@ -21,8 +21,8 @@ SELECT source_pk, target_pk FROM task_links WHERE target_pk IN (:pks[]) AND kind
 SELECT pk, handle FROM tasks WHERE pk IN (:pks[])
 
 -- settle --
--- Makes the column equal the definition for these tasks, and says which changed. What a changed one means for its children is
--- the next step: a task is blocked by blockers that are not closed, or by a blocked parent, and a closed one never is.
+-- Sets the column `blocked` of these tasks by the definition in tasks/rules.py, and returns the tasks that changed. The caller
+-- then does the same for the children of the changed tasks.
 UPDATE tasks SET blocked = 1 - blocked
 WHERE pk IN (:pks[]) AND blocked <> CASE
   WHEN status = 'closed' THEN 0
@@ -34,7 +34,7 @@ WHERE pk IN (:pks[]) AND blocked <> CASE
 RETURNING pk, blocked
 
 -- waiting_for --
--- What a task's status is felt by: the tasks it blocks, and its children.
+-- The tasks that must be updated when the status of a task changes: those that it blocks, and its children.
 SELECT target_pk FROM task_links WHERE source_pk = :task_pk AND kind IN ('blocks', 'parent-child')
 
 -- children_of --
@@ -46,14 +46,14 @@ WHERE k.pk IN (:pks[])
 ORDER BY k.priority, k.created_at, k.pk
 
 -- neighbours --
--- Every task that a task is linked with, which way and how.
+-- All tasks that a task is linked to, with the kind and the direction of each link.
 {select_refs}, x.kind, CASE WHEN x.source_pk = :task_pk THEN 1 ELSE 0 END AS is_source
 FROM task_links x JOIN tasks k ON k.pk = CASE WHEN x.source_pk = :task_pk THEN x.target_pk ELSE x.source_pk END
 WHERE x.source_pk = :task_pk OR x.target_pk = :task_pk
 ORDER BY k.priority, k.created_at, k.pk
 
 -- open_blockers --
--- The blockers of some tasks that are not closed.
+-- The tasks that block some tasks and are not closed.
 {select_refs}
 FROM task_links x JOIN tasks k ON k.pk = x.source_pk
 WHERE x.target_pk IN (:pks[]) AND x.kind = 'blocks' AND k.status <> 'closed'

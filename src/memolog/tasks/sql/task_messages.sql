@@ -1,10 +1,10 @@
 -- select_messages --
--- The columns of db/rows.py.
+-- The columns that db/rows.py reads.
 SELECT t.resource, t.id AS thread, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone,
   m.speaker, k.id AS task, m.metadata, m.parts, m.injection, m.search, m.pruned, m.turn
 
 -- linked --
--- Saved while the task was worked on, or linked by hand: each once, oldest first.
+-- Messages that were saved while the task was active, or linked by a call. Each message is returned once, the oldest first.
 {select_messages}, m.pk,
   (SELECT MIN(x.kind) FROM task_messages x WHERE x.task_pk = :task_pk AND x.thread_pk = m.thread_pk AND x.seq = m.seq) AS kind
 FROM messages m JOIN threads t ON t.pk = m.thread_pk LEFT JOIN tasks k ON k.pk = m.task_pk
@@ -30,7 +30,7 @@ SELECT m.thread_pk, m.seq, m.id, m.pk FROM messages m JOIN threads t ON t.pk = m
 WHERE t.resource = :resource AND t.id = :thread AND m.seq BETWEEN :first AND :last AND m.state <> 'forgotten'
 
 -- attach --
--- Answers with what is new: a link that was there already is no row.
+-- Returns only new links.
 INSERT INTO task_messages (task_pk, thread_pk, seq, kind)
 SELECT CAST(:task_pk AS BIGINT), m.thread_pk, m.seq, CAST(:kind AS TEXT) FROM messages m WHERE m.pk IN (:pks[])
 ON CONFLICT (task_pk, thread_pk, seq, kind) DO NOTHING
@@ -45,7 +45,7 @@ UPDATE messages SET task_pk = NULL WHERE thread_pk = :thread_pk AND seq = :seq A
 RETURNING seq
 
 -- observations --
--- What was learned from the messages of a task: lines that cite at least one of them and still stand.
+-- Active observations that cite at least one message of a task.
 SELECT o.id, g.id AS group_id, o.ordinal, o.priority, o.text, o.said_at, o.zone, o.about, o.parent, o.verbatim, o.trust, o.grounded,
   o.category, o.files, o.metadata, o.state, o.tokens, o.pk
 FROM observations o JOIN groups g ON g.pk = o.group_pk

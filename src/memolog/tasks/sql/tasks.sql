@@ -1,6 +1,5 @@
 -- select_tasks --
--- What every query that answers with tasks starts with; tasks/rows.py reads these columns. A claim is a lease
--- under the task's id.
+-- The beginning of every query that returns tasks. tasks/rows.py reads these columns. A claim is a lease with the id of the task.
 SELECT k.pk, k.id, k.handle, k.resource, k.status, k.priority, k.type, k.blocked, k.assignee, k.session, k.defer_until, k.due,
   k.created_at, k.updated_at, k.closed_at, k.close_reason, k.level, k.version, k.title, k.summary, k.metadata, k.description,
   l.owner, l.expires_at
@@ -16,7 +15,7 @@ FROM tasks k LEFT JOIN leases l ON l.resource = k.resource AND l.name = 'task:' 
     WHERE p.source_pk = :parent_pk AND p.target_pk = k.pk AND p.kind = 'parent-child'))
 
 -- find --
--- An id comes before a handle: ids may be given by callers, and one may look like another task's handle.
+-- A task with this id is preferred to a task with this handle, because callers choose ids, which may look like handles.
 SELECT k.pk, k.id, k.handle, k.status, k.blocked, k.level, k.version, k.session FROM tasks k
 WHERE k.resource = :resource AND (k.id = :task OR k.handle = :handle)
 ORDER BY CASE WHEN k.id = :task THEN 0 ELSE 1 END
@@ -40,13 +39,13 @@ LIMIT :limit
 SELECT task_pk, label FROM task_labels WHERE task_pk IN (:pks[])
 
 -- take_book --
--- Creating tasks and changing ordering links lock this row first. A count of 0 only locks it.
+-- Transactions that create tasks or change blocking or parent links lock this row first. A count of 0 only locks it.
 INSERT INTO task_books (resource, last_handle) VALUES (:resource, :count)
 ON CONFLICT (resource) DO UPDATE SET last_handle = task_books.last_handle + excluded.last_handle
 RETURNING last_handle
 
 -- insert_task --
--- An id that is known already answers with no row.
+-- Returns no row if the id is in use.
 INSERT INTO tasks (resource, id, handle, priority, type, assignee, defer_until, due, created_at, updated_at, title, metadata,
   description)
 VALUES (:resource, :id, :handle, :priority, :type, :assignee, :defer_until, :due, :now, :now, :title, :metadata, :description)
@@ -81,7 +80,7 @@ WHERE pk = :task_pk
 UPDATE tasks SET updated_at = :now, version = version + 1 WHERE pk = :task_pk
 
 -- list_tasks --
--- Newest first. The key of the last row seen continues the page.
+-- The newest first. The next page begins after the key of the last row.
 {select_tasks}
 WHERE k.resource = :resource
 {filters}
@@ -93,7 +92,7 @@ ORDER BY k.created_at DESC, k.pk DESC
 LIMIT :limit
 
 -- ready_open --
--- By priority, then age: the index of the same order is walked from the last key seen.
+-- By priority, then age. There is an index in this order, which is read from the key of the last row.
 {select_tasks}
 WHERE k.resource = :resource AND k.status = 'open' AND k.blocked = 0 AND (k.defer_until IS NULL OR k.defer_until <= :now)
   AND (k.priority > :priority OR (k.priority = :priority AND (k.created_at > :at OR (k.created_at = :at AND k.pk > :pk))))
@@ -102,7 +101,7 @@ ORDER BY k.priority, k.created_at, k.pk
 LIMIT :limit
 
 -- ready_ended --
--- A task whose lease has expired is ready again; no cleanup is needed.
+-- A task whose lease has expired is ready again, without any cleanup.
 {select_tasks}
 WHERE k.resource = :resource AND k.status = 'in_progress' AND k.blocked = 0
   AND (l.owner IS NULL OR l.expires_at <= :now)
@@ -125,7 +124,7 @@ WHERE k.resource = :resource AND k.status IN ('open', 'in_progress')
 GROUP BY k.status, k.blocked
 
 -- count_deferred --
--- Written so that the short list of deferred tasks is walked, and not the long one of open ones.
+-- CASE prevents the use of the index on the status. The index on `defer_until` has fewer rows.
 SELECT COUNT(*) AS tasks FROM tasks k
 WHERE k.resource = :resource AND k.defer_until > :now AND CASE WHEN k.status = 'open' AND k.blocked = 0 THEN 1 ELSE 0 END = 1
 
@@ -135,7 +134,7 @@ WHERE k.resource = :resource AND k.status = 'in_progress' AND k.blocked = 0 AND 
   AND (k.defer_until IS NULL OR k.defer_until <= :now)
 
 -- stale --
--- In progress with an expired lease, or unchanged for long; the oldest change first.
+-- Tasks without a claim that have not changed since a time, the longest unchanged first.
 {select_tasks}
 WHERE k.resource = :resource AND k.status <> 'closed' AND k.updated_at < :before
   AND (k.status = 'open' OR l.owner IS NULL OR l.expires_at <= :now)
@@ -150,13 +149,13 @@ ORDER BY k.pk DESC
 LIMIT :limit
 
 -- unblocks --
--- How many tasks that are not closed wait for each of these.
+-- The number of tasks that each of these tasks blocks and that are not closed.
 SELECT x.source_pk, COUNT(*) AS tasks FROM task_links x JOIN tasks k ON k.pk = x.target_pk
 WHERE x.source_pk IN (:pks[]) AND x.kind = 'blocks' AND k.status <> 'closed'
 GROUP BY x.source_pk
 
 -- active_of_thread --
--- The task that a thread works on, as long as it is in progress and the session that claimed it there still holds it.
+-- The active task of a thread, if the session that claimed it there still has the lease.
 {select_tasks}
 JOIN threads t ON t.active_task_pk = k.pk
 WHERE t.resource = :resource AND t.id = :thread AND k.resource = :resource AND k.status = 'in_progress'

@@ -1,18 +1,18 @@
 -- document --
--- The document of a thread, or (thread_pk 0) of the whole resource, at its present version.
+-- The present version of the document of a thread. `thread_pk` is 0 for the document of the whole resource.
 SELECT d.pk, d.format, d.schema, v.version, v.text, v.who, v.at
 FROM working_memory d JOIN working_memory_versions v ON v.document_pk = d.pk AND v.version = d.version
 WHERE d.resource = :resource AND COALESCE(d.thread_pk, 0) = :thread_pk
 
 -- shown_documents --
--- What a context of a thread shows: the resource's document and the thread's own.
+-- The documents that a context of a thread shows: that of the resource and that of the thread.
 SELECT COALESCE(d.thread_pk, 0) AS thread_pk, v.version, v.text
 FROM working_memory d JOIN working_memory_versions v ON v.document_pk = d.pk AND v.version = d.version
 WHERE d.resource = :resource AND COALESCE(d.thread_pk, 0) IN (0, :thread_pk)
 ORDER BY 1
 
 -- present_versions --
--- What a generation begins with. A shared log has many threads, and each may have a document of its own.
+-- The versions at the beginning of a generation. In a shared log each thread may have its own document.
 SELECT COALESCE(thread_pk, 0) AS thread_pk, version FROM working_memory
 WHERE resource = :resource AND (CAST(:thread_pk AS BIGINT) IS NULL OR COALESCE(thread_pk, 0) IN (0, :thread_pk))
 
@@ -20,7 +20,7 @@ WHERE resource = :resource AND (CAST(:thread_pk AS BIGINT) IS NULL OR COALESCE(t
 SELECT resource, thread_pk FROM logs WHERE pk = :log_pk
 
 -- lock_document --
--- Writers lock the row before they change the document, so that they queue up on both engines.
+-- Locks the row, so that writers of one document wait for each other on both engines.
 UPDATE working_memory SET version = version
 WHERE resource = :resource AND COALESCE(thread_pk, 0) = :thread_pk
 RETURNING pk
@@ -29,14 +29,14 @@ RETURNING pk
 SELECT id FROM threads WHERE pk = :thread_pk
 
 -- create_document --
--- Two callers may write the first version at once; the second finds it there.
+-- Two callers may write the first version at the same time. Then the second gets no row.
 INSERT INTO working_memory (resource, thread_pk, format, version, schema)
 VALUES (:resource, CAST(:thread_pk AS BIGINT), :format, 1, :schema)
 ON CONFLICT DO NOTHING
 RETURNING pk
 
 -- advance_document --
--- Compare and swap: who read an older version makes its change again.
+-- Returns no row if the document has changed since `version`. Then the caller applies its change again.
 UPDATE working_memory SET version = version + 1, format = :format, schema = :schema
 WHERE pk = :document_pk AND version = :version
 RETURNING version
