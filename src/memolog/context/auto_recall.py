@@ -16,7 +16,7 @@ from memolog.core.message import FilePart, Message, ReasoningPart, ToolCallPart,
 from memolog.core.observation import Span
 from memolog.core.pairs import is_question
 from memolog.log.snapshot import Snapshot
-from memolog.search.recall_page import part_text
+from memolog.search.recall import part_text
 from memolog.search.search import SearchOptions, search_memory
 from memolog.search.snippets import Marker
 from memolog.text.cutting import cut, cut_end, cut_middle
