@@ -10,12 +10,13 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from memolog.core.clock import to_micros
 from memolog.core.message import ROLES
+from memolog.search.analysis import NAMES_SOMETHING, NUMBER, TIME
 from memolog.search.values import SOURCES
 from memolog.text.dates import ENGLISH_WEEKDAYS, FULL_MONTHS
 from memolog.text.words import STOP_WORDS, Word, folded, normal, parts_in_order, plain_of, terms_of_word, words_of
@@ -222,9 +223,11 @@ _ASKS_ADVICE: Final = re.compile(
 _ADVICE_WORDS: Final = frozenset(
     ("suggest", "suggestion", "suggestions", "recommend", "recommendation", "recommendations", "tip", "tips", "advice")
 )
-_ASKS_NUMBER: Final = re.compile(r"\bhow (?:many|much|old|long|often|far|big|tall)\b", re.IGNORECASE)
-_ASKS_TIME: Final = re.compile(r"\bwhen\b|\bwhat (?:date|day|time|year|month)\b|\bhow long ago\b", re.IGNORECASE)
-_ASKS_NAME: Final = re.compile(r"\bwho\b|\bwhere\b|\bwhich\b|\bthe name\b", re.IGNORECASE)
+_ASKS_FOR: Final = {
+    NUMBER: re.compile(r"\bhow (?:many|much|old|long|often|far|big|tall)\b", re.IGNORECASE),
+    TIME: re.compile(r"\bwhen\b|\bwhat (?:date|day|time|year|month)\b|\bhow long ago\b", re.IGNORECASE),
+    NAMES_SOMETHING: re.compile(r"\bwho\b|\bwhere\b|\bwhich\b|\bthe name\b", re.IGNORECASE),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,13 +262,10 @@ class Query:
     names_code: bool = False
     """Whether it names a function, a file or the like."""
     asks_assistant: bool = False
-    asks_number: bool = False
-    asks_time: bool = False
-    asks_name: bool = False
-    spoken: frozenset[str] = field(default_factory=frozenset[str])
-    """The plain words, folded; names of speakers may be among them."""
+    asks_for: int = 0
+    """The traits that an answer has: NUMBER, TIME and NAMES_SOMETHING."""
     said: tuple[str, ...] = ()
-    """The same words in their order, with repetitions."""
+    """The plain words in their order, folded. Names of speakers may be among them."""
     named: tuple[str, ...] = ()
     """Phrases that a question quotes: hits that contain them are preferred, not required."""
     unread: tuple[str, ...] = ()
@@ -305,10 +305,7 @@ def parse(text: str, now: datetime) -> Query:
         is_question=bool(_QUESTION.search(plain)) and not names_code,
         names_code=names_code,
         asks_assistant=bool(_ASKS_ASSISTANT.search(plain)),
-        asks_number=bool(_ASKS_NUMBER.search(plain)),
-        asks_time=bool(_ASKS_TIME.search(plain)),
-        asks_name=bool(_ASKS_NAME.search(plain)),
-        spoken=frozenset(said),
+        asks_for=sum(trait for trait, question in _ASKS_FOR.items() if question.search(plain)),
         said=said,
     )
 

@@ -21,9 +21,8 @@ from memolog.errors import InputError, StoreError, ThreadNotFound
 from memolog.search.analysis import Redact, text_of_parts, text_of_task
 from memolog.search.bm25 import is_task as is_task_key
 from memolog.search.query import Query, parse
-from memolog.search.ranking import Fact, Ranked, Scored, best_of_threads
+from memolog.search.rank import Ranked, Scored, best_of_threads, of_one_fact, statement_in
 from memolog.search.snippets import Marker, contains_phrases
-from memolog.search.statements import Statement, changes, statement_in
 from memolog.search.store import SearchHits
 from memolog.search.values import SOURCES, SearchAnswer, SearchResult, Source
 from memolog.text.redaction import for_the_index
@@ -162,18 +161,7 @@ async def _newest_first(store: "Store", resource: str, found: SearchHits, rows: 
         return ranked
     rows |= await store.searching.rows(resource, [key for fact in ranked.facts for key in fact.keys])
     statements = {key: statement_in(_searched(key, row), found.terms) for key, row in rows.items()}
-    return ranked.rearranged(_of_one_fact(fact, statements, found.terms) for fact in ranked.facts)
-
-
-def _of_one_fact(fact: Fact, statements: Mapping[int, Statement | None], rarity: Mapping[str, float]) -> list[int]:
-    """Return the best statement and those that say something else of the same, the newest first."""
-    best = statements.get(fact.best)
-    if best is None:
-        return []
-    place = fact.keys.index(fact.best)
-    newer = [key for key in fact.keys[:place] if (other := statements.get(key)) and changes(best, other, rarity)]
-    older = [key for key in fact.keys[place + 1 :] if (other := statements.get(key)) and changes(other, best, rarity)]
-    return [*newer, fact.best, *older]
+    return ranked.rearranged(of_one_fact(fact, statements, found.terms) for fact in ranked.facts)
 
 
 async def _favouring(

@@ -18,7 +18,7 @@ from memolog.db.scope import FIRST, LAST, check_ids, chunks
 from memolog.search.bm25 import OBSERVATION, PLACE, TASK, Draft, Posting, Stats, is_task, thread_of
 from memolog.search.index import reading_scope
 from memolog.search.query import Query, Wish
-from memolog.search.ranking import DocumentDetail, Ranked, drafted, rank
+from memolog.search.rank import DocumentDetail, Ranked, drafted, rank
 from memolog.search.values import SOURCES
 from memolog.text.words import grams, is_unspaced, plain_of, terms_of_word, whole_of, words_of
 
@@ -149,7 +149,8 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[SearchHi
 
 def _named_speakers(scope_pk: int, query: Query) -> Script[frozenset[str]]:
     rows = yield q.speakers(scope_pk=scope_pk, limit=_MOST_SPEAKERS)
-    return frozenset(row.name for row in rows if not query.spoken.isdisjoint(words_of(row.name)))
+    said = frozenset(query.said)
+    return frozenset(row.name for row in rows if not said.isdisjoint(words_of(row.name)))
 
 
 def _without_names(query: Query, speakers: frozenset[str]) -> tuple[Wish, ...]:
