@@ -14,6 +14,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Final, NamedTuple, overload
 
+from memolog.core.clock import to_micros
 from memolog.search.analysis import ASKS, NAMES_SOMETHING, NUMBER, STATES, TIME
 from memolog.search.bm25 import (
     ASSISTANT,
@@ -338,7 +339,7 @@ class _Scorer:
         self.authors = frozenset({USER} if query.names_code else {USER, ASSISTANT})
         self.wanted = sum(found.idf.values())
         self.asks_for = query.asks_for
-        self.spans = [window.in_micros() for window in query.windows]
+        self.spans = [(to_micros(window.first), to_micros(window.end)) for window in query.windows]
 
     def parts(self, key: int, detail: DocumentDetail, own: float, around: float) -> dict[str, float]:
         """Return the parts of the score of a document. `own` and `around` are its scores as shares of the highest score."""
