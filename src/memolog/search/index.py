@@ -22,7 +22,7 @@ from memolog.search.analysis import Analysed, Redact, analyse, kind_of, text_of_
 from memolog.search.bm25 import OBSERVATION, TASK, fits, key_of_message, key_of_other
 from memolog.text.words import folded, grams, normal, words_of
 
-reindex_queries = load_queries("search/reindexing")
+reindex_queries = load_queries("search/reindex")
 q = load_queries("search/search")
 Values: TypeAlias = dict[str, Any]
 # The maximum rows of one batch, so that other writers wait only for a short time.
@@ -41,21 +41,15 @@ class Indexing:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def catch_up(self, resource: str, redact: Redact, *, most: int | None = None) -> int:
-        """Index new and changed rows in at most `most` batches. Return the number of batches."""
+    async def catch_up(self, resource: str, redact: Redact) -> None:
+        """Index all new and changed rows."""
         check_ids(resource=resource)
-        batches = 0
-        while most is None or batches < most:
-            rows = await self._engine.read(lambda: _reading_waiting(resource))
-            if not rows:
-                break
+        while rows := await self._engine.read(lambda: _reading_waiting(resource)):
             is_long = rows.is_long
             found = await asyncio.to_thread(_analysed, rows, redact) if is_long else _analysed(rows, redact)
             await self._engine.write(
                 lambda found=found: _writing(resource, *found), name="search.index", brief=not is_long
             )
-            batches += 1
-        return batches
 
 
 def reading_scope(resource: str) -> Script[int | None]:
