@@ -13,7 +13,7 @@ from kit.rows import view as kit_view
 from kit.talk import edge_of
 from memolog.context.build import View, build
 from memolog.context.context import Context, ContextMessage, Counts
-from memolog.context.wording import LEFT_OUT
+from memolog.context.tail import LEFT_OUT
 from memolog.core.message import (
     AssistantMessage,
     Message,

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from memolog.context.context import Block
-from memolog.context.tail import is_compacted
-from memolog.context.wording import (
-    OTHER_CONVERSATION,
-    PASSED,
-    PASSED_DONE,
-    RECALLED,
-    WORKING_MEMORY_CHANGED,
-    WORKING_MEMORY_EMPTIED,
-    working_memory_text,
-)
+from memolog.context.tail import fixed_text, is_compacted
 from memolog.core.message import FilePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.core.pairs import is_question
 from memolog.core.zones import zone_of
@@ -33,6 +24,13 @@ if TYPE_CHECKING:
     from memolog.context.build import View
     from memolog.log.snapshot import OtherTail
 
+OTHER_CONVERSATION: Final = fixed_text("other_conversation")
+_PASSED: Final = fixed_text("passed")
+_PASSED_DONE: Final = fixed_text("passed_done")
+_RECALLED: Final = fixed_text("recalled")
+_WORKING_MEMORY_BOTH: Final = fixed_text("working_memory_both")
+_WORKING_MEMORY_CHANGED: Final = fixed_text("working_memory_changed")
+_WORKING_MEMORY_EMPTIED: Final = fixed_text("working_memory_emptied")
 # A message, a tool's result and a title are cut to at most this many characters. Search finds the whole text.
 _MESSAGE_CHARACTERS: Final = 400
 _RESULT_CHARACTERS: Final = 120
@@ -87,14 +85,28 @@ def _hints(view: View) -> str:
     )
 
 
+def working_memory_text(texts: Mapping[str, str]) -> str | None:
+    """Return the text that a context shows of these documents, by scope. None if all are empty.
+
+    The document of the thread comes after the document of the resource, and the text says that it has precedence.
+    """
+    present = {scope: text.strip() for scope, text in texts.items() if text.strip()}
+    if len(present) > 1:
+        # str.format cannot be used, because the documents may contain braces.
+        first, _, rest = _WORKING_MEMORY_BOTH.partition("{resource}")
+        second, _, last = rest.partition("{thread}")
+        return "".join([first, present["resource"], second, present["thread"], last])
+    return next(iter(present.values()), None)
+
+
 def _working_memory(view: View) -> str:
     """Return the current working memory, if the prefix shows another version."""
     facts = view.snapshot.facts
     before, now = working_memory_text(facts.before) or "", working_memory_text(facts.now) or ""
     if before == now:
         return ""
-    notice = f"{WORKING_MEMORY_CHANGED}\n" if before.strip() else ""
-    body = f"{notice}{escape(now)}" if now.strip() else WORKING_MEMORY_EMPTIED
+    notice = f"{_WORKING_MEMORY_CHANGED}\n" if before.strip() else ""
+    body = f"{notice}{escape(now)}" if now.strip() else _WORKING_MEMORY_EMPTIED
     return element("working-memory", body)
 
 
@@ -105,7 +117,7 @@ def _tasks(view: View) -> str:
 
 def _recalled(view: View) -> str:
     texts = [escape(text.strip()) for text in view.recalled if text.strip()]
-    return "\n".join([RECALLED, *(element("recalled", text) for text in texts)]) if texts else ""
+    return "\n".join([_RECALLED, *(element("recalled", text) for text in texts)]) if texts else ""
 
 
 def _plans(view: View) -> str:
@@ -114,7 +126,7 @@ def _plans(view: View) -> str:
     first = shifted(today, -PASSED_DAYS)
     passed = [(plan.about, plan.text) for plan in view.plans if plan.about and first <= plan.about < today]
     passed.sort(key=lambda plan: plan[0], reverse=True)
-    words = PASSED_DONE if view.config.assume_done else PASSED
+    words = _PASSED_DONE if view.config.assume_done else _PASSED
     # Each line begins with the day, so the day is removed from the text.
     plain = [(day, text.replace(f" (meaning {day.isoformat()})", "")) for day, text in passed[:_MOST_PLANS]]
     lines = [f"* {day.isoformat()} ({words}): {one_line(text)}" for day, text in plain]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from memolog.context.edge import said_lines
-from memolog.context.wording import PACK, PACK_LEFT_OUT, working_memory_text
+from memolog.context.edge import said_lines, working_memory_text
+from memolog.context.tail import fixed_text
 from memolog.core.message import Message
 from memolog.core.observation import MARKS
 from memolog.core.thread import Hints
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from memolog.store import Store
 
 TAG: Final = "memory-pack"
+_PACK: Final = fixed_text("pack")
+_PACK_LEFT_OUT: Final = fixed_text("pack_left_out")
 _MARKED: Final = tuple(f"* {MARKS[mark]}" for mark in ("high", "done"))
 _TITLE_CHARACTERS: Final = 80
 _HINT_CHARACTERS: Final = 400
@@ -271,7 +273,7 @@ def _packed(
         groups.setdefault((entry.conversation, entry.group), []).append(entry)
     order = reversed(range(len(view.conversations)))
     log = "\n".join(filter(None, (_rendered_conversation(view, index, groups, chosen) for index in order)))
-    note = PACK_LEFT_OUT.replace("{what}", ", ".join(left_out)) if left_out else ""
+    note = _PACK_LEFT_OUT.replace("{what}", ", ".join(left_out)) if left_out else ""
     pieces = [texts.get("intro"), texts.get("facts"), log, texts.get("hints"), texts.get("tasks"), note]
     if not any(pieces[1:5]):
         return Pack(left_out=left_out)
@@ -294,7 +296,7 @@ def _fixed(view: PackView) -> list[tuple[str, str]]:
         ("facts", element("working-memory", facts) if facts.strip() else ""),
         ("tasks", element("tasks", "\n".join(lines)) if lines else ""),
         # The introduction is left out of a small pack.
-        ("intro", PACK if count_text(PACK, view.counter) <= view.tokens // 4 else ""),
+        ("intro", _PACK if count_text(_PACK, view.counter) <= view.tokens // 4 else ""),
         ("hints", hint_elements),
     ]
     return [(name, text) for name, text in texts if text]

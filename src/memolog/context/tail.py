@@ -15,11 +15,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from importlib.resources import files
 from itertools import groupby
 from typing import Final, NamedTuple
 
 from memolog.context.context import ContextMessage
-from memolog.context.wording import CUT, CUT_FILE, EARLIER_MESSAGES, LATE_RESULT, LEFT_OUT, NO_RESULT, REPEATED_RESULT
 from memolog.core.cache import grown
 from memolog.core.exact_json import content_text
 from memolog.core.message import (
@@ -40,6 +40,21 @@ from memolog.text.lookalikes import label, quoted_label
 from memolog.text.message_tokens import count_message, count_parts, count_text
 from memolog.text.tokens import TokenCounter, share
 
+
+def fixed_text(name: str) -> str:
+    """Return one of the fixed texts of a context, from `texts/NAME.md`. Inserted texts must be escaped before."""
+    # The bytes of a context must not depend on the line ends of the installed files.
+    text = files("memolog.context").joinpath("texts", f"{name}.md").read_text("utf-8")
+    return "\n".join(text.splitlines()).strip()
+
+
+_CUT: Final = fixed_text("cut")
+_CUT_FILE: Final = fixed_text("cut_file")
+_EARLIER_MESSAGES: Final = fixed_text("earlier_messages")
+_LATE_RESULT: Final = fixed_text("late_result")
+LEFT_OUT: Final = fixed_text("left_out")
+_NO_RESULT: Final = fixed_text("no_result")
+_REPEATED_RESULT: Final = fixed_text("repeated_result")
 _TOOL_PARTS: Final = (ToolCallPart, ToolResultPart)
 
 
@@ -225,7 +240,7 @@ def _mark(earlier: datetime, later: datetime, zone: str | None) -> ContextMessag
 
 def _summary(message: Message, text: str) -> ContextMessage:
     body = element("earlier-messages", escape(text))
-    return ContextMessage.note(f"{EARLIER_MESSAGES}\n{body}", seq=message.seq, created_at=message.created_at)
+    return ContextMessage.note(f"{_EARLIER_MESSAGES}\n{body}", seq=message.seq, created_at=message.created_at)
 
 
 def _runs(row: ContextMessage) -> Iterator[ContextMessage]:
@@ -312,13 +327,13 @@ def _answers(
 
 
 def _missing(piece: ContextMessage, answers: Iterable[ContextMessage]) -> Iterator[ContextMessage]:
-    """Yield a result with the text `NO_RESULT` for each call of the piece without a result."""
+    """Yield a result with the text `_NO_RESULT` for each call of the piece without a result."""
     results = [part for answer in answers for part in answer.parts if isinstance(part, ToolResultPart)]
     answered = Counter(part.call_id for part in results)
     for call in (part for part in piece.parts if isinstance(part, ToolCallPart)):
         answered[call.id] -= 1
         if answered[call.id] < 0:
-            result = ToolResultPart(call_id=call.id, content=NO_RESULT, name=call.name, is_error=True)
+            result = ToolResultPart(call_id=call.id, content=_NO_RESULT, name=call.name, is_error=True)
             yield ContextMessage(role="tool", parts=(result,), created_at=piece.created_at, synthetic=True)
 
 
@@ -333,7 +348,7 @@ def _notes(
     for place, part in enumerate(piece.parts):
         if isinstance(part, ToolResultPart) and (index, place) not in owners:
             is_second = part.call_id in names and (index, place) not in late
-            words = REPEATED_RESULT if is_second else LATE_RESULT
+            words = _REPEATED_RESULT if is_second else _LATE_RESULT
             tool = str(part.name or names.get(part.call_id) or f"call {part.call_id}")
             text = (
                 f"{words.format(tool=escape(quoted_label(tool, is_tool=True)) or 'a tool')}\n{_late_result(part, tool)}"
@@ -521,7 +536,7 @@ def _smaller(part: Part, size: int, most: int, message: Message, counter: TokenC
 
 
 def _cut_mark(count: int, message: str) -> str:
-    return CUT.format(count=f"{count:,}", id=fold(message))
+    return _CUT.format(count=f"{count:,}", id=fold(message))
 
 
 def _cut(part: Part, most: int, message: str, counter: TokenCounter) -> Iterator[Part]:
@@ -552,7 +567,7 @@ def _cut(part: Part, most: int, message: str, counter: TokenCounter) -> Iterator
 
 def _file(part: FilePart, message: str) -> str:
     kind = " ".join(filter(None, (label(part.name or "", _NAME), label(part.media_type, _NAME))))
-    return CUT_FILE.format(kind=kind, id=fold(message))
+    return _CUT_FILE.format(kind=kind, id=fold(message))
 
 
 def _cut_middle(text: str, most: int, message: str, counter: TokenCounter) -> str:
