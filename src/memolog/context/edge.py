@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
-from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from memolog.context.context import Block
 from memolog.context.tail import fixed_text, is_compacted
@@ -49,12 +48,14 @@ def edge_blocks(view: View, *, others_tokens: int) -> tuple[Block, ...]:
         ("hints", _hints(view)),
         ("working-memory", _working_memory(view)),
         (OTHERS, _others(view, others_tokens)),
-        ("tasks", _tasks(view)),
+        ("tasks", tasks_element(view.task_lines)),
         ("recalled", _recalled(view)),
         ("plans", _plans(view)),
         ("now", _now(view)),
     ]
-    return tuple(_block_of(view, name, text) for name, text in texts if text)
+    return tuple(
+        Block(name=name, text=text, tokens=count_text(text, view.counter), stable=False) for name, text in texts if text
+    )
 
 
 def _others(view: View, tokens: int) -> str:
@@ -63,10 +64,6 @@ def _others(view: View, tokens: int) -> str:
         return ""
     more = others.more_threads, others.more_messages
     return render_others(others.tails, budget=tokens, zone=view.zone, counter=view.counter, more=more)
-
-
-def _block_of(view: View, name: str, text: str) -> Block:
-    return Block(name=name, text=text, tokens=count_text(text, view.counter), stable=False)
 
 
 def _hints(view: View) -> str:
@@ -110,8 +107,9 @@ def _working_memory(view: View) -> str:
     return element("working-memory", body)
 
 
-def _tasks(view: View) -> str:
-    lines = [f"* {line}" for line in map(one_line, view.task_lines) if line]
+def tasks_element(task_lines: Iterable[str]) -> str:
+    """Return the lines of tasks as an element. It is empty if there are no lines."""
+    lines = [f"* {line}" for line in map(one_line, task_lines) if line]
     return element("tasks", "\n".join(lines)) if lines else ""
 
 
@@ -134,15 +132,10 @@ def _plans(view: View) -> str:
 
 
 def _now(view: View) -> str:
-    return element("now", "\n".join(_now_lines(view)))
-
-
-def _now_lines(view: View) -> Iterator[str]:
     now = local(view.now, view.zone)
     today: date = now.date()
-    yield f"{day_name(today)}, {now.hour:02}:{now.minute:02} ({one_line(zone_of(view.zone)[1])})"
-    for words, meaning in relative_days(today):
-        yield f"{words}: {meaning}"
+    lines = [f"{day_name(today)}, {now.hour:02}:{now.minute:02} ({one_line(zone_of(view.zone)[1])})"]
+    return element("now", "\n".join([*lines, *(f"{words}: {meaning}" for words, meaning in relative_days(today))]))
 
 
 def said_lines(messages: Sequence[Message], zone: str | None) -> Iterator[tuple[int, str]]:
@@ -163,55 +156,42 @@ def render_others(
 
     The text says how many messages are not shown. `more` is the number of further conversations and of their messages.
     """
-    lines = [line for index, other in enumerate(others) for line in _lines(index, other, zone)]
-    lines.sort(key=lambda line: (line.at, line.thread, line.position), reverse=True)
-    totals = {index: other.earlier for index, other in enumerate(others)}
-    for line in lines:
-        totals[line.thread] += 1
-    chosen = _affordable(lines, others, budget, counter)
+    said = [
+        (local(other.messages[position].created_at, None), index, position, text)
+        for index, other in enumerate(others)
+        for position, text in _spoken(other.messages)
+    ]
+    totals = Counter({index: other.earlier for index, other in enumerate(others)})
+    totals.update(index for _, index, _, _ in said)
+    chosen: list[_OtherLine] = []
+    opened: set[int] = set()
+    left = budget
+    for _, index, position, words in sorted(said, reverse=True):
+        line = _OtherLine(index, position, _line(others[index].messages[position], words, zone))
+        # The first line of a conversation needs the tags of its block too.
+        text = line.text if index in opened else _conversation_block(others[index], [line.text])
+        opened.add(index)
+        left -= count_text(text, counter)
+        if left < 0:
+            break
+        chosen.append(line)
     while True:
         text = _conversation_blocks(others, chosen, totals, more)
         if count_text(text, counter) <= budget:
             return text
         if not chosen:
             return ""
-        chosen = chosen[:-1]
+        chosen.pop()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _OtherLine:
-    at: datetime
+class _OtherLine(NamedTuple):
     thread: int
     position: int
-    message: Message
-    said: str
-    zone: str | None
-
-    @cached_property
-    def text(self) -> str:
-        # Rendered on demand, because most lines are not shown.
-        return _line(self.message, self.said, self.zone)
-
-
-def _affordable(
-    lines: Sequence[_OtherLine], others: Sequence[OtherTail], budget: int, counter: TokenCounter
-) -> list[_OtherLine]:
-    """Return the newest lines that fit into the budget, including the tags around them."""
-    left, chosen, opened = budget, list[_OtherLine](), set[int]()
-    for line in lines:
-        text = line.text
-        if line.thread not in opened:
-            opened.add(line.thread)
-            text = _conversation_block(others[line.thread], [text])
-        left -= count_text(text, counter)
-        if left < 0:
-            break
-        chosen.append(line)
-    return chosen
+    text: str
 
 
 def _conversation_blocks(
-    others: Sequence[OtherTail], chosen: Sequence[_OtherLine], totals: dict[int, int], more: tuple[int, int]
+    others: Sequence[OtherTail], chosen: Sequence[_OtherLine], totals: Mapping[int, int], more: tuple[int, int]
 ) -> str:
     """Return one block per thread, the thread with the newest message first. Lines stay in the order of the messages."""
     blocks: list[str] = []
@@ -257,24 +237,9 @@ def _has_text(text: str) -> bool:
 
 def _line(message: Message, said: str, zone: str | None) -> str:
     text = one_line(cut_middle(said, _MESSAGE_CHARACTERS, " … "))
-    return f"({clock(message.created_at, zone)}) {_who(message)}: {text}"
-
-
-def _lines(index: int, other: OtherTail, zone: str | None) -> Iterator[_OtherLine]:
-    for position, said in _spoken(other.messages):
-        message = other.messages[position]
-        at = local(message.created_at, None)
-        yield _OtherLine(at=at, thread=index, position=position, message=message, said=said, zone=zone)
-
-
-def _who(message: Message) -> str:
-    """Return the role and the name of the speaker. The name is in quotation marks, so that it does not look like a role."""
-    return " ".join(filter(None, (message.role, escape(quoted_label(message.speaker or "")))))
-
-
-def _tool(part: ToolResultPart) -> str:
-    name = quoted_label(part.name or "", is_tool=True)
-    return f"tool {name}" if name else "a tool"
+    # The name of the speaker is in quotation marks, so that it does not look like a role.
+    who = " ".join(filter(None, (message.role, escape(quoted_label(message.speaker or "")))))
+    return f"({clock(message.created_at, zone)}) {who}: {text}"
 
 
 def _part_words(part: Part) -> str:
@@ -287,7 +252,9 @@ def _part_words(part: Part) -> str:
         case ToolResultPart():
             answer = part.content if isinstance(part.content, str) else ""
             answer = f": {cut_middle(answer, _RESULT_CHARACTERS, ' … ')}" if answer else ""
-            return f"[{_tool(part)} {'failed' if part.is_error else 'answered'}{answer}]"
+            name = quoted_label(part.name or "", is_tool=True)
+            tool = f"tool {name}" if name else "a tool"
+            return f"[{tool} {'failed' if part.is_error else 'answered'}{answer}]"
         case FilePart():
             return f"[file {quoted_label(part.name or part.media_type, is_tool=True)}]"
         case _:

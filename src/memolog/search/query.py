@@ -11,8 +11,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final, NamedTuple, Self
 
 from memolog.core.message import ROLES
 from memolog.search.analysis import NAMES_SOMETHING, NUMBER, TIME
@@ -26,6 +26,12 @@ class Window(NamedTuple):
 
     first: datetime
     end: datetime
+
+    @classmethod
+    def day(cls, now: datetime, back: int) -> Self:
+        """Return the day that was `back` days before `now`."""
+        first = now.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=back)
+        return cls(first, first + timedelta(days=1))
 
 
 # The words for the numbers 1 to 10.
@@ -63,10 +69,10 @@ _DAY_MICROS = 86_400_000_000
 def windows_in(text: str, now: datetime) -> tuple[Window, ...]:
     """Return the dates in a text as spans of time. Words such as "yesterday" are relative to `now`."""
     plain = text.lower()
-    found = [*_dated(plain, now), *_iso(plain), *_relative(plain, now)]
+    found = [*_dated(plain, now), *filter(None, map(_iso, _ISO.finditer(plain))), *_relative(plain, now)]
     if not found:
-        found = [_year(int(hit[1]), now) for hit in _YEAR.finditer(plain)]
-    return tuple(found)
+        found = [_span(int(hit[1]), None, None, now.tzinfo) for hit in _YEAR.finditer(plain)]
+    return tuple(filter(None, found))
 
 
 def closeness(at: int, spans: Sequence[tuple[int, int]]) -> float:
@@ -79,12 +85,11 @@ def moment(text: str, now: datetime) -> Window | None:
     """Return the span of a date: `2024`, `2024-03`, `2024-03-05`, `today`, `yesterday`, or an exact time. Else None."""
     plain = text.strip().lower()
     if plain in {"today", "yesterday"}:
-        first = _midnight(now) - timedelta(days=plain == "yesterday")
-        return Window(first, first + timedelta(days=1))
-    if re.fullmatch(r"(?:19|20)\d\d", plain):
-        return _year(int(plain), now)
-    if _ISO.fullmatch(plain):
-        return next(iter(_iso(plain)), None)
+        return Window.day(now, int(plain == "yesterday"))
+    if _YEAR.fullmatch(plain):
+        return _span(int(plain), None, None, now.tzinfo)
+    if hit := _ISO.fullmatch(plain):
+        return _iso(hit)
     try:
         exact = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -98,24 +103,15 @@ def moment(text: str, now: datetime) -> Window | None:
     return Window(exact, exact)
 
 
-def _midnight(now: datetime) -> datetime:
-    return now.replace(hour=0, minute=0, second=0, microsecond=0)
-
-
-def _year(year: int, now: datetime) -> Window:
-    # Only the numbers 1900 to 2099 count as years.
-    first = _midnight(now).replace(year=year, month=1, day=1)
-    return Window(first, first.replace(year=year + 1))
-
-
-def _span(year: int, month: int, day: int | None, now: datetime) -> Window | None:
+def _span(year: int, month: int | None, day: int | None, zone: tzinfo | None) -> Window | None:
+    """Return a year, a month or a day as a span. None if the calendar has no such month or day."""
     try:
-        first = _midnight(now).replace(year=year, month=month, day=day or 1)
-        if day:
-            return Window(first, first + timedelta(days=1))
-        return Window(first, first.replace(year=year + month // 12, month=month % 12 + 1))
+        first = datetime(year, 1 if month is None else month, 1 if day is None else day, tzinfo=zone)
+        if day is not None:
+            return Window.day(first, 0)
+        months = 12 if month is None else month
+        return Window(first, first.replace(year=year + months // 12, month=months % 12 + 1))
     except (ValueError, OverflowError):
-        # The month has no such day.
         return None
 
 
@@ -127,20 +123,13 @@ def _dated(plain: str, now: datetime) -> Iterator[Window]:
             continue
         years = [int(year)] if year else range(now.year - _YEARS_BACK, now.year + 1)
         for number in years:
-            window = _span(max(1, number), FULL_MONTHS[month], int(day) if day else None, now)
+            window = _span(max(1, number), FULL_MONTHS[month], int(day or 0) or None, now.tzinfo)
             if window and (year or window.first <= now):
                 yield window
 
 
-def _iso(plain: str) -> Iterator[Window]:
-    for hit in _ISO.finditer(plain):
-        try:
-            start = datetime.fromisoformat(f"{hit[1]}-{hit[2]}-{hit[3] or '01'}T00:00:00+00:00")
-        except ValueError:
-            continue
-        window = _span(start.year, start.month, start.day if hit[3] else None, start)
-        if window:
-            yield window
+def _iso(hit: re.Match[str]) -> Window | None:
+    return _span(int(hit[1]), int(hit[2]), int(hit[3]) if hit[3] else None, UTC)
 
 
 def _relative(plain: str, now: datetime) -> Iterator[Window]:
@@ -154,12 +143,9 @@ def _relative(plain: str, now: datetime) -> Iterator[Window]:
         # "Last week" can mean the last calendar week or the last seven days, so the span is twice as long.
         yield Window(_back(now, 2 * _UNITS[hit[1]]), now)
     for hit in _LAST_DAY.finditer(plain):
-        back = (now.weekday() - _DAYS.index(hit[1])) % 7 or 7
-        day = _midnight(now) - timedelta(days=back)
-        yield Window(day, day + timedelta(days=1))
+        yield Window.day(now, (now.weekday() - _DAYS.index(hit[1])) % 7 or 7)
     if "yesterday" in plain:
-        day = _midnight(now) - timedelta(days=1)
-        yield Window(day, day + timedelta(days=1))
+        yield Window.day(now, 1)
 
 
 def _number(text: str) -> int:
