@@ -353,6 +353,7 @@ _TOOLS: list[Case] = [
     does("TaskQuery", "ready", '"T-1"', "another spelling of the tool"),
     does("mcp__memolog__task-query", "ready", '"T-1"', "with its server's name"),
     does("memolog.task-query", "ready", '"T-1"', "with its package's name"),
+    does("mem__task_query", "ready", '"T-1"', "with the name of another server"),
     does("functions.memory_search", "recall", "LoginSchema", "with a prefix", target="g1"),
     fails("tasks", "ready", "no tool", "no such tool"),
     fails("", "ready", "no tool", "no tool at all"),
