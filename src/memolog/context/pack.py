@@ -116,7 +116,11 @@ async def context_pack(
     ]
     is_going_on = bool(threads) and threads[0].id == thread
     # A new thread has no working memory, and that of another thread must not be shown.
-    facts = dict(snapshots[0].facts.now) if snapshots else await _facts(store, resource)
+    if snapshots:
+        facts = dict(snapshots[0].facts.now)
+    else:
+        document = await store.working_memory.get(resource, None)
+        facts = {} if document is None else {"resource": document.current.text}
     if not is_going_on:
         facts.pop("thread", None)
     tasks = await store.task_ready.edge(resource, thread or _NO_THREAD, now=now)
@@ -147,11 +151,6 @@ async def _threads(store: "Store", resource: str, thread: str | None) -> "list[T
             found.append(await store.threads.get(resource, thread))
     newest = (await store.threads.list(resource, limit=_THREADS)).items
     return [*found, *(one for one in newest if one.id != thread)][:_THREADS]
-
-
-async def _facts(store: "Store", resource: str) -> dict[str, str]:
-    document = await store.working_memory.get(resource, None)
-    return {} if document is None else {"resource": document.current.text}
 
 
 async def _with_shared_log(

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
-from typing import Final, NamedTuple, overload
+from typing import Final, NamedTuple
 
 from memolog.core.clock import to_micros
 from memolog.search.analysis import ASKS, NAMES_SOMETHING, NUMBER, STATES, TIME
@@ -161,7 +161,7 @@ class Fact(NamedTuple):
     """The keys of all these hits, the newest first."""
 
 
-class Ranked(Sequence[Scored]):
+class Ranked:
     """All hits, the best first: the hits that were ranked in detail, then the others by the score of their own words.
 
     The others are sorted only when they are read, because most pages end before them.
@@ -185,34 +185,20 @@ class Ranked(Sequence[Scored]):
         if drafted is not None:
             self._length += drafted.total - sum(1 for key in seen if key in drafted.own)
 
-    def __repr__(self) -> str:
-        return f"Ranked({list(self)})"
-
     def __len__(self) -> int:
         return self._length
 
     def __iter__(self) -> Iterator[Scored]:
-        yield from self._closely
-        scores, keys = self._others
-        yield from (Scored(scores[key], key) for key in keys)
+        return iter(self[:])
 
-    @overload
-    def __getitem__(self, index: int) -> Scored: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Scored]: ...
-    def __getitem__(self, index: int | slice) -> Scored | Sequence[Scored]:
-        # Only the requested items are created.
-        chosen = range(self._length)[index]
-        if isinstance(chosen, int):
-            return self._at(chosen)
-        return [self._at(place) for place in chosen]
-
-    def _at(self, place: int) -> Scored:
-        if place < len(self._closely):
-            return self._closely[place]
+    def __getitem__(self, places: slice) -> Sequence[Scored]:
+        first, last, _ = places.indices(self._length)
+        known = len(self._closely)
+        if last <= known:
+            return self._closely[first:last]
         scores, keys = self._others
-        key = keys[place - len(self._closely)]
-        return Scored(scores[key], key)
+        others = keys[max(0, first - known) : last - known]
+        return [*self._closely[first:], *(Scored(scores[key], key) for key in others)]
 
     def favouring(self, keys: AbstractSet[int]) -> Ranked:
         """Return the same hits, with a bonus for these keys, whose texts contain the phrases that the question quotes."""

@@ -4,8 +4,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 from zlib import crc32
 
 from memolog.core.clock import from_micros
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("memolog")
 
+Hits: TypeAlias = Ranked | Sequence[Scored]
 # The maximum hits that are checked for phrases. Reading them takes about a second.
 _MOST_CHECKED = 4_096
 # The maximum rows of one query.
@@ -69,7 +69,7 @@ async def search_memory(
     found = await _found(store, config, resource, query, explain=wanted.explain)
     rows: dict[int, Row] = {}
     ranked = await _newest_first(store, resource, found, rows)
-    scored: Sequence[Scored] = ranked
+    scored: Hits = ranked
     unread: tuple[str, ...] = ()
     relaxed = found.relaxed
     redact = for_the_index(config)
@@ -176,11 +176,11 @@ async def _favouring(
 
 
 async def _with_phrases(
-    store: "Store", resource: str, scored: Sequence[Scored], query: Query, redact: Redact
+    store: "Store", resource: str, scored: Hits, query: Query, redact: Redact
 ) -> tuple[list[Scored], tuple[str, ...]]:
     """Return the hits with all phrases and no excluded phrase. If not every hit could be checked, return also the phrases."""
     kept: list[Scored] = []
-    looked_at = list(islice(scored, _MOST_CHECKED))
+    looked_at = scored[:_MOST_CHECKED]
     for start in range(0, len(looked_at), _MOST_READ):
         some = looked_at[start : start + _MOST_READ]
         rows = await store.searching.rows(resource, [one.key for one in some])
@@ -214,7 +214,7 @@ def _has_phrases(text: str, phrases: Sequence[str], redact: Redact) -> bool:
 async def _page(
     store: "Store",
     resource: str,
-    scored: Sequence[Scored],
+    scored: Hits,
     start: int,
     marker: Marker,
     wanted: SearchOptions,

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Final, TypeAlias
@@ -153,7 +153,7 @@ class Marker:
             places = [(at, word) for word in here for at in islice(places_of(word, text), _MOST_HITS)]
             places.sort()
         else:
-            places = _one_by_one(text, words, here)
+            places = [place for place in _places(text, words) if place[1] in here] if here else []
         hits: list[_Hit] = []
         for at, word in places:
             worth, term = marked[word]
@@ -191,16 +191,14 @@ class Marker:
         self._seen |= words
 
 
-def _one_by_one(text: str, words: Sequence[Word], wanted: AbstractSet[Word]) -> list[tuple[int, Word]]:
-    found: list[tuple[int, Word]] = []
+def _places(text: str, words: Iterable[Word]) -> Iterator[tuple[int, Word]]:
+    """Yield the position of each word. `words` must be all words of the text in order."""
     at = 0
-    for word in words if wanted else ():
+    for word in words:
         # The word cannot occur between the last word and this word, because there are no words between them.
         at = text.index(word, at)
-        if word in wanted:
-            found.append((at, word))
+        yield at, word
         at += len(word)
-    return found
 
 
 def _whole_lines(text: str, start: int, end: int) -> str:
@@ -243,15 +241,12 @@ def _parts_of(text: str) -> list[tuple[str, int, int]]:
     words = words_of(text)
     by_word = {word: phrase_of(word).split() for word in set(words)}
     found: list[tuple[str, int, int]] = []
-    at = 0
-    for word in words:
-        at = text.index(word, at)
+    for at, word in _places(text, words):
         parts = by_word[word]
         if len(parts) == len(word):
             found += [(part, at + number, at + number + 1) for number, part in enumerate(parts)]
         else:
             found += [(part, at, at + len(word)) for part in parts]
-        at += len(word)
     return found
 
 
