@@ -105,11 +105,13 @@ def build(view: View) -> Context:
     passed = view.passed[1] + sum(count_message(message, view.counter) for message in view.ephemeral)
     opening, fixed = note.tokens if note else 0, _sum(prefix)
     tail, edge = _fitted(view, fixed + opening + passed)
+    # A note stands for the ephemeral messages of a recorded request, because they were not stored.
+    unknown = [ContextMessage.note(_PASSED_ALONG.format(count=view.passed[0]))] if view.passed[0] else []
     return Context(
         blocks=prefix,
         note=note,
         tail=tail.messages,
-        ephemeral=(*_ephemeral_note(view), *map(ContextMessage.of, view.ephemeral)),
+        ephemeral=(*unknown, *map(ContextMessage.of, view.ephemeral)),
         edge=edge,
         tokens=Counts(prefix=fixed, tail=opening + tail.tokens, edge=passed + _sum(edge)),
         trimmed=tail.trimmed,
@@ -146,12 +148,6 @@ def _note(view: View) -> Block | None:
 
 def _stable(view: View, name: str, text: str) -> Block:
     return Block(name=name, text=text, tokens=count_text(text, view.counter), stable=True)
-
-
-def _ephemeral_note(view: View) -> Iterable[ContextMessage]:
-    """Yield a note in place of ephemeral messages that are not stored."""
-    if count := view.passed[0]:
-        yield ContextMessage.note(_PASSED_ALONG.format(count=count))
 
 
 def _fitted(view: View, fixed: int) -> tuple[ShownTail, tuple[Block, ...]]:

@@ -31,7 +31,8 @@ Position = tuple[int, int, int, int]
 _HANDLE: Final = re.compile(r"(?P<group>g\d{1,15})(?:\.(?P<line>\d{1,15}))?")
 _ALIAS: Final = re.compile(r"t(\d{1,15})")
 _RANGE: Final = r"#?(?P<first>\d{1,18})(?:\s*(?:-|–|—|\.\.|to)\s*#?(?P<last>\d{1,18}))?"
-_SPAN: Final = re.compile(_RANGE)
+SPAN: Final = re.compile(_RANGE)
+"""A number of a message, or a span, as text. The groups are `first` and `last`."""
 _SPAN_OF_THREAD: Final = re.compile(rf"(?P<thread>.*?\S)(?:\s*[#:]\s*|\s+){_RANGE}", re.DOTALL)
 # The maximum number of values in one query, and of thread names in an error message.
 _AT_ONCE: Final = 500
@@ -42,7 +43,12 @@ _CALL_DISTANCE: Final = 60
 
 def is_number(reference: str) -> bool:
     """Return whether a reference is a number or a span without a thread, so that the thread must be given separately."""
-    return _SPAN.fullmatch(reference.strip()) is not None
+    return SPAN.fullmatch(reference.strip()) is not None
+
+
+def is_of_a_thread(reference: str) -> bool:
+    """Return whether a reference is unique only within a thread: a number, a span, or the handle of a group or observation."""
+    return is_number(reference) or _HANDLE.fullmatch(reference.strip()) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +221,7 @@ def _message(resource: str, reference: str, thread: Row | None, *, alone: bool) 
 
 def _written(resource: str, reference: str, thread: Row | None, *, shared: bool, alone: bool) -> Script[Place | None]:
     """Return the messages of a span or a number that is given as text: "12-30", "t1 12-30", "#12"."""
-    hit = _SPAN.fullmatch(reference.strip())
+    hit = SPAN.fullmatch(reference.strip())
     if hit is None:
         hit = _SPAN_OF_THREAD.fullmatch(reference.strip())
         thread = (yield from _thread_if_any(resource, hit["thread"], shared=shared)) if hit else None

@@ -35,6 +35,7 @@ _MOST_FURTHER = 200_000
 # The maximum terms that are looked up, and that are scored. Looking up a term takes 25 microseconds, and scoring takes longer.
 _MOST_LOOKED_UP = 1_024
 _MOST_SCORED = 512
+_ALL_KEYS = LAST - 1
 _TERMS_A_QUERY = 16
 # The maximum words that match a word with *. It is higher for excluded words, because no hit may contain one.
 _MOST_EXPANDED = 200
@@ -110,7 +111,10 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[SearchHi
     scope_pk = yield from reading_scope(resource)
     if scope_pk is None or not query.wishes:
         return SearchHits()
-    bounds = yield from _bounds(resource, query)
+    names = query.threads | query.without_threads
+    threads = (yield q.thread_keys(resource=resource, threads=sorted(names))) if names else ()
+    filters = _filter_values(scope_pk, query, {row.id: row.pk for row in threads})
+    bounds = _bounds(query, filters["thread_pks"])
     if bounds is None:
         return SearchHits()
     rows = yield q.stats(scope_pk=scope_pk)
@@ -119,7 +123,7 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[SearchHi
     stats = Stats(documents={row.kind: row.documents for row in rows}, lengths={row.kind: row.length for row in rows})
     speakers = yield from _named_speakers(scope_pk, query)
     terms = Terms(scope_pk, bounds, is_narrow=_is_narrow(query))
-    unwanted, too_many = yield from reading_unwanted(scope_pk, query.without)
+    unwanted, too_many = yield from terms.reading_unwanted(query.without)
     wishes = _without_names(query, speakers)
     for reading in (terms.reading, terms.reading_loosely):
         postings, left_out = yield from reading(wishes)
@@ -128,18 +132,16 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[SearchHi
         allowed = None
         if _filters(query):
             hits = set[int]().union(*(posting.keys for posting in postings))
-            allowed = yield from _passing(resource, scope_pk, query, hits, unwanted)
+            allowed = yield from _passing(query, filters, hits - unwanted)
         found = drafted(postings, stats, query, allowed)
         # Similar words are used only if nothing else is found.
         if found.own:
             break
     details = yield from _details(found)
     if allowed is not None:
-        around = details.keys() - allowed
-        passing = yield from _passing(resource, scope_pk, query, around, unwanted)
+        passing = yield from _passing(query, filters, details.keys() - allowed - unwanted)
         details = {key: detail for key, detail in details.items() if key in allowed or key in passing}
-    threads = yield from _thread_lengths(found)
-    scored = rank(found, query, details, threads, speakers, explain=explain)
+    scored = rank(found, query, details, (yield from _thread_lengths(found)), speakers, explain=explain)
     return SearchHits(
         scored=scored,
         terms=found.idf,
@@ -168,19 +170,16 @@ def _of_tasks(posting: Posting) -> Posting:
     return replace(posting, keys=once, often=often, very_often=very_often)
 
 
-def _bounds(resource: str, query: Query) -> Script[tuple[int, int] | None]:
+def _bounds(query: Query, threads: Sequence[int]) -> Bounds | None:
     """Return the first and last key to search. If one thread is wanted, they are limited to it. None if no thread exists."""
-    last = -1 if query.sources and not query.sources & _SAID else LAST
-    if not query.threads:
-        return FIRST, last
-    rows = yield q.thread_keys(resource=resource, threads=sorted(query.threads))
-    if not rows:
+    if query.threads and not threads:
         return None
-    if len(rows) > 1 or last < 0:
+    last = -1 if query.sources and not query.sources & _SAID else LAST
+    if len(threads) != 1 or last < 0:
         return FIRST, last
     # The keys of observations do not contain a thread, so a filter selects them, not the bounds.
-    first = FIRST if _wants_others(query) else first_key_of(rows[0].pk)
-    return first, first_key_of(rows[0].pk + 1) - 1
+    first = FIRST if _wants_others(query) else first_key_of(threads[0])
+    return first, first_key_of(threads[0] + 1) - 1
 
 
 def _wants_others(query: Query) -> bool:
@@ -206,14 +205,9 @@ def _is_narrow(query: Query) -> bool:
     return bool(phrases) or not is_place or _filters(others)
 
 
-def _passing(
-    resource: str, scope_pk: int, query: Query, keys: AbstractSet[int], unwanted: set[int]
-) -> Script[frozenset[int]]:
-    named: dict[str, int] = {}
-    if query.threads or query.without_threads:
-        rows = yield q.thread_keys(resource=resource, threads=sorted(query.threads | query.without_threads))
-        named = {row.id: row.pk for row in rows}
-    values: Values = {
+def _filter_values(scope_pk: int, query: Query, threads: Mapping[str, int]) -> Values:
+    """Return the parameters of the query `allowed`. `threads` has the keys of the threads of the filters by id."""
+    return {
         "scope_pk": scope_pk,
         "after": FIRST if query.after is None else to_micros(query.after),
         "before": LAST if query.before is None else to_micros(query.before),
@@ -221,26 +215,30 @@ def _passing(
         "any_role": int(not query.roles),
         "roles": sorted(query.roles or ROLES),
         "any_thread": int(not query.threads),
-        "thread_pks": [named[thread] for thread in query.threads if thread in named],
+        "thread_pks": [threads[thread] for thread in query.threads if thread in threads],
         # NOT IN needs a list that is not empty, so each list has at least a value that does not occur.
         "not_roles": sorted(query.without_roles) or ["-"],
-        "not_threads": [-1, *(named[thread] for thread in query.without_threads if thread in named)],
+        "not_threads": [-1, *(threads[thread] for thread in query.without_threads if thread in threads)],
         "any_task": int(not query.tasks),
         "tasks": sorted(query.tasks),
     }
+
+
+def _passing(query: Query, filters: Values, keys: AbstractSet[int]) -> Script[frozenset[int]]:
+    """Return the keys of the documents that pass all filters."""
     passing: set[int] = set()
-    left = _in_threads(keys - unwanted, values)
+    left = _in_threads(keys, filters)
     if not _filters(replace(query, without=(), threads=frozenset(), without_threads=frozenset())):
         passing = {key for key in left if key > 0}
     for chunk in chunks(sorted(left - passing), _ROWS_A_QUERY):
-        passing |= {row.doc for row in (yield q.allowed(docs=chunk, **values))}
+        passing |= {row.doc for row in (yield q.allowed(docs=chunk, **filters))}
     return frozenset(passing)
 
 
-def _in_threads(keys: AbstractSet[int], values: Values) -> AbstractSet[int]:
+def _in_threads(keys: AbstractSet[int], filters: Values) -> AbstractSet[int]:
     """Return the keys without messages of unwanted threads. This is much faster than a query."""
-    wanted, unwanted = frozenset(values["thread_pks"]), frozenset(values["not_threads"])
-    if not values["any_thread"]:
+    wanted, unwanted = frozenset(filters["thread_pks"]), frozenset(filters["not_threads"])
+    if not filters["any_thread"]:
         keys = {key for key in keys if key < 0 or thread_of(key) in wanted}
     return {key for key in keys if key < 0 or thread_of(key) not in unwanted} if len(unwanted) > 1 else keys
 
@@ -326,6 +324,25 @@ class Terms:
             found |= {listed.term: listed for listed in alike if listed.term not in found}
         return (yield from self._chosen(found, is_one=False))
 
+    def reading_unwanted(self, wishes: Iterable[Wish]) -> Script[tuple[set[int], list[str]]]:
+        """Return the keys of the documents with an excluded word, and the words with * that match too many words."""
+        unwanted, cut = set[int](), list[str]()
+        for wish in wishes:
+            if is_unspaced(wish.word) or wish.prefix is wish.inside is None:
+                # A text in a script without spaces occurs where all its pairs of characters occur.
+                terms = list(_weighed(wish)) if is_unspaced(wish.word) else wish.terms[:1]
+                lists = yield from self._lists(terms, _ALL_KEYS)
+                if lists and len(lists) == len(terms):
+                    first, *others = map(keys_in, lists.values())
+                    unwanted |= set(first).intersection(*others)
+                continue
+            words, is_cut = yield from _words_like(self._scope_pk, wish, _MOST_UNWANTED + 1)
+            if is_cut:
+                cut.append(f"-{_starred(wish)}")
+            lists = yield from self._lists(dict.fromkeys(term for word in words for term in _first(word)), _ALL_KEYS)
+            unwanted.update(*map(keys_in, lists.values()))
+        return unwanted, cut
+
     def _alike(self, wish: Wish) -> Script[list[_Listed]]:
         """Return the terms of the words that have most trigrams in common with a word, or are a part of it."""
         if is_unspaced(wish.word):
@@ -387,7 +404,7 @@ class Terms:
     def _lists(self, terms: Iterable[str], most: int | None = None) -> Script[_Lists]:
         """Return the keys of the terms that occur. A list has at most `most` + 1 keys; the last shows that the list was cut."""
         most = _MOST_A_TERM if most is None else most
-        wanted = {_quoted(self._scope_pk, term): term for term in terms}
+        wanted = {f'"{self._scope_pk:x}:{term}"': term for term in terms}
         lists: dict[str, str] = {}
         for some in chunks(list(wanted), _TERMS_A_QUERY):
             rows = yield q.hits(terms=some, first=self._bounds[0], last=self._bounds[1], most=most + 1)
@@ -425,25 +442,6 @@ class Terms:
         return found
 
 
-def reading_unwanted(scope_pk: int, wishes: Iterable[Wish]) -> Script[tuple[set[int], list[str]]]:
-    """Return the keys of the documents with an excluded word, and the words with * that match too many words."""
-    unwanted, cut = set[int](), list[str]()
-    for wish in wishes:
-        if is_unspaced(wish.word):
-            # A text in a script without spaces occurs where all its pairs of characters occur.
-            unwanted |= yield from _holding_all(scope_pk, list(_weighed(wish)))
-        elif wish.prefix is wish.inside is None:
-            unwanted |= yield from _holding_all(scope_pk, wish.terms[:1])
-        else:
-            words, is_cut = yield from _words_like(scope_pk, wish, _MOST_UNWANTED + 1)
-            if is_cut:
-                cut.append(f"-{_starred(wish)}")
-            terms = list(dict.fromkeys(term for word in words for term in _first(word)))
-            for some in chunks(terms, _TERMS_A_QUERY):
-                unwanted.update(*(yield from _holding(scope_pk, some)))
-    return unwanted, cut
-
-
 def _starred(wish: Wish) -> str:
     return f"{wish.prefix}*" if wish.inside is None else f"*{wish.inside}*"
 
@@ -460,21 +458,6 @@ def _words_like(scope_pk: int, wish: Wish, most: int) -> Script[tuple[list[str],
         rows = yield q.words_with_grams(scope_pk=scope_pk, grams=wanted, count=len(wanted), limit=most)
     # A word may have the same trigrams in another order, so the words are checked.
     return [row.word for row in rows if wish.inside is None or wish.inside in row.word], len(rows) == most
-
-
-def _holding_all(scope_pk: int, terms: Sequence[str]) -> Script[set[int]]:
-    holding: set[int] | None = None
-    for some in chunks(terms, _TERMS_A_QUERY):
-        for keys in (yield from _holding(scope_pk, some)):
-            holding = set(keys) if holding is None else holding.intersection(keys)
-        if not holding:
-            break
-    return holding or set()
-
-
-def _holding(scope_pk: int, terms: Sequence[str]) -> Script[list[list[int]]]:
-    some = [_quoted(scope_pk, term) for term in terms]
-    return [keys_in(row.keys) for row in (yield q.hits(terms=some, first=FIRST, last=LAST, most=LAST))]
 
 
 def keys_in(listed: str | None) -> list[int]:
@@ -534,7 +517,3 @@ def _listed(lists: _Lists, weighed: Mapping[str, float], most: int | None = None
             occurs = lists[term].count(",") + 1
             found.append(_Listed(term, weight, lists[term], occurs, occurs > most))
     return found
-
-
-def _quoted(scope_pk: int, term: str) -> str:
-    return f'"{scope_pk:x}:{term}"'

@@ -16,7 +16,8 @@ from typing import Any, Final, TypeVar
 from memolog.core.observation import MARKS, UNVERIFIED, Observation, Span
 from memolog.core.own_tools import OWN_TOOLS, called_tool
 from memolog.errors import InputError, MemologError, ThreadNotFound
-from memolog.memory import Memory
+from memolog.memory import Form, Memory
+from memolog.search.recall_store import SPAN, is_of_a_thread
 from memolog.search.values import SearchResult
 from memolog.tasks.calls import Tasks
 from memolog.tasks.task import Claimed, LinkedMessage, Task, TaskHit, TaskRef, TaskView
@@ -36,7 +37,7 @@ from memolog.tools.actions import (
     UpdateContext,
 )
 from memolog.tools.arguments import Misunderstood, understand
-from memolog.tools.definitions import Form, definition, guidance
+from memolog.tools.definitions import definition, guidance
 from memolog.working_memory.calls import WorkingMemory
 
 T = TypeVar("T")
@@ -62,10 +63,7 @@ _SHOWN_DOCUMENT: Final = 4_000
 _PAGE_TOKENS: Final = 1_700
 _RELATED: Final = 5
 _MOST_RELAXED: Final = 8
-_SPAN: Final = re.compile(r"#?(\d{1,15})(?:\s*(?:-|–|\.\.|to)\s*#?(\d{1,15}))?")
 _NEXT: Final = frozenset({"next", "any", "first", "ready"})
-# Numbers and groups refer to the thread of the tools, unless the call names another thread. Ids are found in any thread.
-_OF_THREAD: Final = re.compile(r"\s*(?:#?\d+(?:\s*(?:-|–|—|\.\.|to)\s*#?\d+)?|g\d+(?:\.\d+)?)\s*", re.IGNORECASE)
 _HERE: Final = frozenset({"this", "current", "here"})
 _DOCUMENT: Final = frozenset({"workingmemory", "context", "facts"})
 _log = logging.getLogger("memolog")
@@ -355,11 +353,11 @@ async def _link_messages(tools: Toolset, action: Link) -> dict[str, Any]:
     linked = 0
     ids: list[str] = []
     for name in action.messages:
-        if hit := _SPAN.fullmatch(name.strip()):
-            first = int(hit[1])
+        if hit := SPAN.fullmatch(name.strip()):
+            first = int(hit["first"])
             if thread is None:
                 raise Misunderstood("Numbers of messages need their thread. Pass `thread`, or the messages' ids.")
-            span = Span(first=first, last=max(first, int(hit[2] or first)))
+            span = Span(first=first, last=max(first, int(hit["last"] or first)))
             linked += await tools.tasks.attach(task, span, action.as_, thread=thread)
         else:
             ids.append(name)
@@ -570,7 +568,7 @@ async def _recall(tools: Toolset, action: Recall) -> dict[str, Any]:
         return await _working_memory(tools)
     page = await tools.resource.recall(
         action.target,
-        thread=_thread(tools, action.thread) or (tools.thread if _OF_THREAD.fullmatch(action.target) else None),
+        thread=_thread(tools, action.thread) or (tools.thread if is_of_a_thread(action.target) else None),
         detail=action.detail,
         tokens=_PAGE_TOKENS,
         cursor=action.cursor,
