@@ -117,7 +117,7 @@ class Recall:
         return await self._engine.read(lambda: _reading(resource, place, position, back=back, limit=limit))
 
     async def calls_before(self, resource: str, thread: str, seq: int) -> tuple[Message, ...]:
-        """Return the last messages before a number. The call of a result is among them."""
+        """Return the last messages before a number. The call of a result is usually among them."""
         check_ids(resource=resource, thread=thread)
         step = messages.before(resource=resource, thread=thread, before=seq, limit=_CALL_DISTANCE)
         return await self._engine.fetch(step, message_from_row)
