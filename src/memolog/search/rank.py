@@ -185,6 +185,9 @@ class Ranked:
         if drafted is not None:
             self._length += drafted.total - sum(1 for key in seen if key in drafted.own)
 
+    def __repr__(self) -> str:
+        return f"Ranked({list(self)})"
+
     def __len__(self) -> int:
         return self._length
 
