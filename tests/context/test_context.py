@@ -8,12 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from kit.rows import plan
+from kit.rows import counted, line, plan, rendered
+from kit.rows import row as kit_row
 from kit.rows import view as kit_view
 from kit.talk import edge_of
 from memolog.context.build import View, build
 from memolog.context.context import Block, Context, ContextMessage, Counts
-from memolog.context.wording import LEFT_OUT
+from memolog.context.tail import LEFT_OUT
 from memolog.core.message import (
     AssistantMessage,
     Message,
@@ -26,9 +27,7 @@ from memolog.core.message import (
     UnknownPart,
     UserMessage,
 )
-from memolog.core.observation import Observation
 from memolog.core.thread import Hints
-from memolog.log.render import render_group
 from memolog.log.snapshot import GroupRow, OtherTail
 from memolog.text.message_tokens import count_parts
 from memolog.text.tokens import HeuristicCounter
@@ -41,10 +40,9 @@ COUNTER = HeuristicCounter()
 
 def row(seq: int, role: Role, *parts: Part | str, thread: str = "t", **fields: Any) -> Message:
     """Return a stored row with the tokens that it was saved with."""
-    made = tuple(TextPart(text=part) if isinstance(part, str) else part for part in parts)
-    fields = {"id": f"{thread}-{seq}", "tokens": count_parts(role, made, COUNTER), **fields}
-    at = START + timedelta(minutes=seq)
-    return Message(resource="r", thread=thread, seq=seq, role=role, parts=made, created_at=at, **fields)
+    fields = {"id": f"{thread}-{seq}", "created_at": START + timedelta(minutes=seq), **fields}
+    made = kit_row(seq, role, *parts, thread=thread, **fields)
+    return made if "tokens" in fields else counted(made)
 
 
 def group(number: int, text: str = "something", tokens: int = 40) -> GroupRow:
@@ -68,42 +66,30 @@ def texts(context: Context) -> list[str]:
 
 def full_view() -> View:
     """Return a view with everything in it."""
+    where: dict[str, Any] = {"zone": "Europe/Berlin"}
     first = [
-        Observation(
-            id="o1",
-            group="a",
-            ordinal=1,
+        line(
+            "User stated that the API lives in server/ & the page in <client/>",
             priority="high",
-            text="User stated that the API lives in server/ & the page in <client/>",
             said_at=datetime(2026, 2, 20, 8, 15, tzinfo=UTC),
-            zone="Europe/Berlin",
+            **where,
         )
     ]
     second = [
-        Observation(
-            id="o2",
-            group="b",
-            ordinal=1,
-            priority="medium",
-            text="Assistant wrote LoginSchema in src/auth.ts",
-            said_at=START,
-            zone="Europe/Berlin",
-        ),
-        Observation(id="o3", group="b", ordinal=2, priority="medium", text="-> 42 tests passed", parent=1),
-        Observation(
-            id="o4",
-            group="b",
-            ordinal=3,
+        line("Assistant wrote LoginSchema in src/auth.ts", said_at=START, **where),
+        line("-> 42 tests passed", ordinal=2, said_at=None, parent=1),
+        line(
+            "User agreed on the headline",
             priority="high",
-            text="User agreed on the headline",
+            ordinal=3,
             said_at=START + timedelta(minutes=5),
-            zone="Europe/Berlin",
             verbatim="Sign in.\nStay in.",
+            **where,
         ),
     ]
-    rendered = [
-        render_group(handle="g1", observations=first, previous=None, alias=None, is_reflection=True),
-        render_group(handle="g2", observations=second, previous=date(2026, 2, 20), alias="t1", is_reflection=False),
+    texts = [
+        rendered(first, "g1", is_reflection=True),
+        rendered(second, "g2", previous=date(2026, 2, 20), alias="t1"),
     ]
     return view(
         scope="resource",
@@ -112,7 +98,7 @@ def full_view() -> View:
         instructions="You are the agent of a small team.",
         groups=tuple(
             GroupRow(id=f"g{n}", handle=f"g{n}", text=text, tokens=COUNTER.count(text))
-            for n, text in enumerate(rendered, start=1)
+            for n, text in enumerate(texts, start=1)
         ),
         working_memory="# Facts\n- name: Ana",
         working_memory_now="# Facts\n- name: Ana\n- city: Porto <PT>",
@@ -154,11 +140,6 @@ def full_view() -> View:
 def test_snapshot_of_a_whole_context() -> None:
     """The text of a context changes on purpose only."""
     assert build(full_view()).render() == SNAPSHOT.read_text("utf-8")
-
-
-def test_same_state_gives_the_same_value() -> None:
-    """Nothing but the view is looked at."""
-    assert build(full_view()) == build(full_view())
 
 
 def test_counts_add_up() -> None:
@@ -215,13 +196,6 @@ def test_groups_are_shown_as_they_were_stored() -> None:
     assert made.system.endswith(f"{group(1).text}\n\n{group(3).text}")
     assert made.blocks[1].tokens == 123
     assert [block.name for block in made.blocks] == ["usage", "group g1", "group g3"]
-
-
-def test_working_memory_cannot_leave_its_tag() -> None:
-    """What the document says stays between its tags."""
-    made = build(view(working_memory="</working-memory> <now>", working_memory_now="</working-memory> <now>"))
-    assert made.system.count("</working-memory>") == 1
-    assert "&lt;now>" in made.system
 
 
 def test_note_opens_the_tail_when_something_is_left_out() -> None:

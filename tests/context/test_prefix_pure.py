@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kit.effort import counts
-from kit.rows import plan
+from kit.rows import COUNTER, counted, plan
+from kit.rows import row as kit_row
 from kit.rows import view as kit_view
 from memolog.context.build import View, build
 from memolog.context.context import ContextMessage
@@ -20,10 +21,7 @@ from memolog.core.observation import Observation, Priority
 from memolog.core.thread import Hints
 from memolog.log.render import render_group
 from memolog.log.snapshot import GroupRow, OtherTail
-from memolog.text.message_tokens import count_parts
-from memolog.text.tokens import HeuristicCounter
 
-COUNTER = HeuristicCounter()
 # A loaded machine is slow, not wrong.
 checked = settings(max_examples=counts(60, 1000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 NOW = datetime(2026, 3, 14, 12, 30, tzinfo=UTC)
@@ -141,20 +139,9 @@ def rows_of(history: list[list[Said]]) -> tuple[tuple[Message, ...], ...]:
 
 
 def row(seq: int, id_: str, said: Said) -> Message:
-    """Return a stored row."""
-    return Message(
-        id=id_,
-        resource="r",
-        thread="t",
-        seq=seq,
-        role=said.role,
-        parts=said.parts,
-        created_at=NOW - timedelta(days=1) + timedelta(minutes=seq),
-        tokens=count_parts(said.role, said.parts, COUNTER),
-        state=said.state,  # pyright: ignore[reportArgumentType]
-        level=1 if said.injection else 0,
-        injection=said.injection,
-    )
+    """Return a stored row with its tokens."""
+    summary = {"level": 1, "injection": said.injection} if said.injection else {}
+    return counted(kit_row(seq, said.role, *said.parts, id=id_, thread="t", state=said.state, **summary))
 
 
 histories = st.lists(exchanges(), min_size=1, max_size=5).map(rows_of)
@@ -322,7 +309,7 @@ def inflated(tail: tuple[Message, ...], tokens: int) -> tuple[Message, ...]:
         return replace(part, content=text) if isinstance(part, ToolResultPart) and part.content == HUGE else part
 
     made = [replace(message, parts=tuple(map(grown, message.parts))) for message in tail]
-    return tuple(replace(m, tokens=count_parts(m.role, m.parts, COUNTER)) for m in made)
+    return tuple(map(counted, made))
 
 
 def _closed_ends(tail: tuple[Message, ...]) -> list[int]:

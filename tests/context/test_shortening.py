@@ -1,10 +1,11 @@
 """One message made to fit: what is shown of it, what it says is missing, and that it is always the same."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
+from kit.rows import COUNTER, counted
+from kit.rows import row as kit_row
 from memolog.context.tail import LEAST_SHOWN, shortened
 from memolog.core.message import (
     FilePart,
@@ -17,25 +18,14 @@ from memolog.core.message import (
     ToolResultPart,
     UnknownPart,
 )
-from memolog.text.message_tokens import count_parts
-from memolog.text.tokens import HeuristicCounter, TokenCounter
+from memolog.text.tokens import TokenCounter
 
-COUNTER = HeuristicCounter()
 LONG = "begin " + "Wort für Wort 🙂 " * 2_000 + " end"
 
 
 def row(role: Role, *parts: Part, counter: TokenCounter = COUNTER) -> Message:
-    """Return a stored row."""
-    return Message(
-        id="m-1",
-        resource="r",
-        thread="t",
-        seq=1,
-        role=role,
-        parts=parts,
-        created_at=datetime(2026, 3, 14, tzinfo=UTC),
-        tokens=count_parts(role, parts, counter),
-    )
+    """Return a stored row with its tokens."""
+    return counted(kit_row(1, role, *parts, id="m-1"), counter)
 
 
 class Words:

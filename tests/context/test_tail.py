@@ -113,6 +113,28 @@ SHOWN: dict[str, tuple[list[Message], list[str]]] = {
             "user: meanwhile",
         ],
     ),
+    "a mark says when a message was said, in the zone of the speaker": (
+        [
+            later(row(1, "user", "I fly tomorrow"), hours=0),
+            later(row(2, "assistant", "Have a good trip"), hours=1),
+            later(row(3, "user", "Back again", zone="Europe/Berlin"), days=24, hours=1),
+            later(row(4, "assistant", "Welcome"), days=24, hours=2),
+            later(row(5, "assistant", "A reminder"), days=24, hours=4, minutes=5),
+        ],
+        [
+            "user: I fly tomorrow",
+            "assistant: Have a good trip",
+            "user: [3 weeks later: Tuesday 2026-04-07, 12:15]",
+            "user: Back again",
+            "assistant: Welcome",
+            "user: [2 hours later: Tuesday 2026-04-07, 15:20]",
+            "assistant: A reminder",
+        ],
+    ),
+    "a message with its own results is divided": (
+        [row(1, "assistant", "first", call("a"), result("a"), "then")],
+        ["assistant: first call-a", "tool: result-a", "assistant: then"],
+    ),
     "clocks that go back mark nothing": (
         [later(row(1, "user", "a"), days=9), later(row(2, "user", "b"), days=1), later(row(3, "user", "c"), days=1)],
         ["user: a", "user: b", "user: c"],
@@ -285,15 +307,6 @@ def test_result_before_its_call_answers_nothing() -> None:
     assert [message.synthetic for message in shown] == [True, False, True]
 
 
-def test_second_result_becomes_a_note() -> None:
-    """The first result counts; a repeated one says that it is one, under the name of the call."""
-    rows = [row(1, "assistant", call("a")), row(2, "tool", result("a", "one")), row(3, "tool", result("a", "two"))]
-    shown = mend(rows)
-    assert [message.role for message in shown] == ["assistant", "tool", "user"]
-    assert "answered again: grep." in shown[2].text
-    assert "two" in shown[2].text
-
-
 def test_reused_ids_go_to_the_latest_call() -> None:
     """Providers that count their calls from zero in each turn do not mix up their results."""
     rows = [
@@ -307,13 +320,6 @@ def test_reused_ids_go_to_the_latest_call() -> None:
     assert [message.role for message in shown] == ["assistant", "tool", "user", "assistant", "tool", "user"]
     assert [message.synthetic for message in shown] == [False, True, False, False, False, True]
     assert "answered again: new." in shown[5].text
-
-
-def test_call_and_result_in_one_message_are_split() -> None:
-    """A message that holds its own results becomes the call, the result and what was said after it."""
-    shown = mend([row(1, "assistant", "first", call("a"), result("a"), "then")])
-    assert outline(shown) == ["assistant: first call-a", "tool: result-a", "assistant: then"]
-    assert {message.seq for message in shown} == {1}
 
 
 def test_continuations_are_joined() -> None:
@@ -354,30 +360,6 @@ def test_late_result_that_cannot_be_written_down_is_named() -> None:
 
 
 # ---------------------------------------------------------------- time that passed
-
-
-def test_a_mark_says_when_a_message_was_said() -> None:
-    """More than an hour after the message before: date, weekday and time, in the speaker's zone."""
-    shown = mend(
-        [
-            later(row(1, "user", "I fly tomorrow"), hours=0),
-            later(row(2, "assistant", "Have a good trip"), hours=1),
-            later(row(3, "user", "Back again", zone="Europe/Berlin"), days=24, hours=1),
-            later(row(4, "assistant", "Welcome"), days=24, hours=2),
-            later(row(5, "assistant", "A reminder"), days=24, hours=4, minutes=5),
-        ]
-    )
-    assert outline(shown) == [
-        "user: I fly tomorrow",
-        "assistant: Have a good trip",
-        "user: [3 weeks later: Tuesday 2026-04-07, 12:15]",
-        "user: Back again",
-        "assistant: Welcome",
-        "user: [2 hours later: Tuesday 2026-04-07, 15:20]",
-        "assistant: A reminder",
-    ]
-    assert [message.synthetic for message in shown] == [False, False, True, False, False, True, False]
-    assert shown[2].seq is None
 
 
 def test_what_passed_within_a_batch_is_not_marked() -> None:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -110,26 +109,6 @@ async def test_a_covered_request_is_counted_and_the_first_to_go(opened: OpenMemo
     assert third.trimmed == 1
     assert BIG[:40] not in third.render()
     assert {"more " * 300, "again " * 300} <= {message.text for message in third.tail}
-
-
-async def test_a_late_result_stands_at_its_own_place(opened: OpenMemory) -> None:
-    """A call stays as it was shown once the user has gone on; its result is a note, and each context extends the last."""
-    memory = opened(replace(LIMITED, context_tokens=None))
-    shown: list[Context] = []
-    async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
-        await turn.prepare(UserMessage("run the tests"))
-        await turn.record(AssistantMessage([ToolCallPart(id="c1", name="pytest", arguments={"path": "tests/unit"})]))
-    shown.append(await say(memory, "never mind, what time is it?", "Noon."))
-    async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
-        shown.append(await turn.prepare(ToolMessage("c1", "42 passed")))
-    shown.append(await say(memory, "next"))
-    for earlier, later in pairwise(shown):
-        assert later.render_without_edge().startswith(earlier.render_without_edge())
-    note = shown[1].tail[-1]
-    assert (note.role, note.synthetic) == ("user", True)
-    assert "answered late: pytest." in note.text
-    assert "42 passed" in note.text
-    assert (await memory.thread(THREAD, resource=RESOURCE).seen(2)).render() == shown[0].render()
 
 
 async def test_the_observer_sees_a_late_result_with_its_call(opened: OpenMemory) -> None:

@@ -138,11 +138,10 @@ async def test_what_is_saved_while_the_index_is_brought_up_is_found(
     """A search looks again if something waits in what it looks at."""
     catch_up, late = Indexing.catch_up, ["a late whale", "a later whale"]
 
-    async def and_then_save(self: Indexing, resource: str, redact: Redact, *, most: int | None = None) -> int:
-        batches = await catch_up(self, resource, redact, most=most)
+    async def and_then_save(self: Indexing, resource: str, redact: Redact) -> None:
+        await catch_up(self, resource, redact)
         if late:
             await save_texts(memory, "other", late.pop())
-        return batches
 
     monkeypatch.setattr(Indexing, "catch_up", and_then_save)
     await save_texts(memory, "t", "the blue whale")
@@ -154,11 +153,10 @@ async def test_who_never_rests_is_not_waited_for(memory: Memory, monkeypatch: py
     """The answer comes after some tries, and says that there is more."""
     catch_up, saved = Indexing.catch_up, list[str]()
 
-    async def and_then_save(self: Indexing, resource: str, redact: Redact, *, most: int | None = None) -> int:
-        batches = await catch_up(self, resource, redact, most=most)
+    async def and_then_save(self: Indexing, resource: str, redact: Redact) -> None:
+        await catch_up(self, resource, redact)
         saved.append(f"whale {len(saved)}")
         await save_texts(memory, "other", saved[-1])
-        return batches
 
     monkeypatch.setattr(Indexing, "catch_up", and_then_save)
     await save_texts(memory, "t", "the blue whale")
@@ -170,8 +168,8 @@ async def test_who_never_rests_is_not_waited_for(memory: Memory, monkeypatch: py
 async def test_nothing_is_looked_for_in_an_index_that_is_up(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     """The search itself sees that nothing waits."""
 
-    async def never(_self: Indexing, _resource: str, _redact: Redact, *, most: int | None = None) -> int:
-        raise AssertionError(most)
+    async def never(_self: Indexing, _resource: str, _redact: Redact) -> None:
+        raise AssertionError
 
     await save_texts(memory, "t", "the blue whale")
     assert await found(memory, "whale") == ["the blue whale"]

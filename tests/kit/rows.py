@@ -13,8 +13,10 @@ from memolog.core.observation import Observation, Priority, Source, Span
 from memolog.log.render import render_group
 from memolog.log.snapshot import OtherTails, Snapshot, ThreadHead
 from memolog.observer.observations import NewGroup
-from memolog.text.tokens import HeuristicCounter
+from memolog.text.message_tokens import count_parts
+from memolog.text.tokens import HeuristicCounter, TokenCounter
 
+COUNTER = HeuristicCounter()
 # A Saturday.
 SAID = datetime(2026, 3, 14, 9, 15, tzinfo=UTC)
 
@@ -25,6 +27,11 @@ def row(seq: int, role: Role, *parts: Part | str, **fields: Any) -> Message:
     values: dict[str, Any] = {"id": f"m{seq}", "resource": "alice", "thread": "t1", "tokens": 1}
     values |= {"created_at": SAID + timedelta(minutes=seq), **fields}
     return Message(seq=seq, role=role, parts=made, **values)
+
+
+def counted(message: Message, counter: TokenCounter = COUNTER) -> Message:
+    """Return a stored message with the tokens of its parts."""
+    return replace(message, tokens=count_parts(message.role, message.parts, counter))
 
 
 def line(text: str, *cites: int, priority: Priority = "medium", ordinal: int = 1, **fields: Any) -> Observation:
@@ -53,9 +60,7 @@ def plan(about: date, text: str) -> Observation:
 def view(base: View | None = None, /, **fields: Any) -> View:
     """Return what a context is built from: fields of the view, its snapshot, the thread, the settings or the working memory."""
     thread = ThreadHead(id="t")
-    base = base or View(
-        snapshot=Snapshot(resource="r", scope="thread", thread=thread), now=SAID, counter=HeuristicCounter()
-    )
+    base = base or View(snapshot=Snapshot(resource="r", scope="thread", thread=thread), now=SAID, counter=COUNTER)
     snapshot = base.snapshot
     if "hints" in fields:
         fields["thread"] = replace(snapshot.thread, hints=fields.pop("hints"))

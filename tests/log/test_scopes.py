@@ -23,7 +23,7 @@ from memolog import (
 )
 from memolog import ToolCallPart as Call
 from memolog.context.context import Context
-from memolog.context.wording import OTHER_CONVERSATION
+from memolog.context.edge import OTHER_CONVERSATION
 from memolog.core.thread import Hints
 from memolog.errors import ThreadNotFound
 from memolog.events import Activated, RunEnded, RunFailed, RunStarted, SettingsChanged

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kit.effort import counts
 from memolog.core.message import Message, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
-from memolog.search.recall_page import LEAST_TOKENS, PageDraft, PartFilter, part_text
+from memolog.search.recall import LEAST_TOKENS, PageDraft, RecallRequest, part_text
 from memolog.text.tokens import HeuristicCounter
 
 AT = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
@@ -52,7 +52,7 @@ def forward(messages: list[Message], tokens: int) -> list[PageDraft]:
     drafts: list[PageDraft] = []
     at, start = 0, (0, 0)
     while at < len(messages):
-        draft = PageDraft(counter=COUNTER, tokens=tokens, detail="full", wanted=PartFilter())
+        draft = PageDraft(counter=COUNTER, request=RecallRequest(reference=1, tokens=tokens, detail="full"))
         drafts.append(draft)
         while at < len(messages):
             stopped = draft.add(messages[at], start)
@@ -69,10 +69,10 @@ def back(messages: list[Message], tokens: int) -> list[PageDraft]:
     drafts: list[PageDraft] = []
     at, end = len(messages) - 1, None
     while at >= 0:
-        draft = PageDraft(counter=COUNTER, tokens=tokens, detail="full", wanted=PartFilter())
+        draft = PageDraft(counter=COUNTER, request=RecallRequest(reference=1, tokens=tokens, detail="full"), back=True)
         drafts.insert(0, draft)
         while at >= 0:
-            stopped = draft.add(messages[at], end, back=True)
+            stopped = draft.add(messages[at], end)
             if stopped is not None:
                 assert draft.items
                 end = stopped
@@ -111,7 +111,7 @@ def test_low_detail_is_bounded_too(messages: list[Message], tokens: int) -> None
     """A page of lines is a page of messages, and goes on where it stopped."""
     left = list(messages)
     while left:
-        draft = PageDraft(counter=COUNTER, tokens=tokens, detail="low", wanted=PartFilter())
+        draft = PageDraft(counter=COUNTER, request=RecallRequest(reference=1, tokens=tokens))
         while left and draft.add(left[0]) is None:
             left.pop(0)
         assert draft.items

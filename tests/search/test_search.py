@@ -22,7 +22,7 @@ from memolog.search.bm25 import (
     seq_of,
 )
 from memolog.search.query import parse
-from memolog.search.ranking import WEIGHTS, DocumentDetail, Ranked, Scored, best_of_threads, drafted, rank
+from memolog.search.rank import WEIGHTS, DocumentDetail, Ranked, Scored, best_of_threads, drafted, rank
 from memolog.search.snippets import Marker
 from memolog.text.words import places_of, words_of
 from search.test_snippets import any_text

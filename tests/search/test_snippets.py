@@ -1,12 +1,14 @@
-"""The stretch of a text that is shown for a hit: which one is chosen, what is marked, and that it stands there."""
+"""The stretch of a text that is shown for a hit: which one is chosen, what is marked, and that it stands there; and phrases."""
 
 import random
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from kit.effort import counts
 from memolog.search.query import phrase_of
-from memolog.search.snippets import Marker
+from memolog.search.snippets import Marker, contains_phrases
 from memolog.text.words import terms_of_word, words_of
 
 FAR = "and so on " * 100
@@ -109,3 +111,29 @@ def test_what_is_copied_is_what_was_written() -> None:
     assert "\n  rare()\n" in exact
     assert set(exact.splitlines()) <= {*lines.splitlines(), "  rare()"}
     assert marker.both(f"{'x' * 1_000} rare {'y' * 1_000}")[1].strip("…xy") == " rare "
+
+
+# ---------------------------------------------------------------- phrases
+
+LATIN = st.sampled_from(
+    ["alpha", "Beta", "beta", "a", "é", "e\u0301", "Straße", "STRASSE", "ﬁn", "fin", "_", "x_y", "1"]
+)
+OTHERS = st.sampled_from(["東", "京", "서울", "แมว", "\u0e34", "İ", "ς", "σ", "ｆｕｌｌ", "हिन्दी", "\u0301"])
+PIECES = LATIN | OTHERS | st.sampled_from("   -./’…≠\n")
+TEXTS = st.lists(PIECES, max_size=12).map("".join)
+
+
+@given(TEXTS | st.text(max_size=40), st.lists(TEXTS.map(phrase_of).filter(bool), min_size=1, max_size=2))
+@example("state-of-the-art", [" of the "])
+@example("alphabeta", [" alpha beta "])
+def test_a_quick_look_is_right(text: str, phrases: list[str]) -> None:
+    """For every script, with signs and without."""
+    assert contains_phrases(text, phrases) == all(phrase in phrase_of(text) for phrase in phrases)
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_a_phrase_stands_in_what_holds_it(before: str, text: str, after: str) -> None:
+    """Set apart by spaces it is there."""
+    if phrase := phrase_of(text):
+        whole = f"{before} {text} {after}"
+        assert contains_phrases(whole, [phrase]) == (phrase in phrase_of(whole))

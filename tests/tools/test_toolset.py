@@ -291,22 +291,6 @@ def test_the_names_of_our_own_tools(name: object, tool: str | None) -> None:
     assert own_tool(name) == tool
 
 
-def test_what_another_server_answers_is_remembered() -> None:
-    """A foreign tool that is called like ours is a tool like any other: nothing of it is hidden from the memory."""
-    call = ToolCallPart(id="c1", name="mcp__other__memory-search", arguments={"query": "x"})
-    assert flags(AssistantMessage([call]), ToolMessage("c1", "found", name="mcp__other__memory-search")) == [
-        (False, ["tool_call"]),
-        (False, ["tool_result"]),
-    ]
-
-
-async def test_a_call_reaches_its_tool_whatever_stands_before_its_name() -> None:
-    """Whoever hands a call to the toolset means it, also if his framework knows us by another name."""
-    async with Memory(":memory:", clock=FakeClock()) as memory:
-        answer = await memory.resource("alice").tools().call("mem__task_query", {"action": "ready"})
-    assert answer["success"]
-
-
 def flags(*messages: NewMessage, known: tuple[str, ...] = ()) -> list[tuple[bool, list[str]]]:
     """Return for each message that is saved whether it is own, and the types of its parts."""
     made = with_own_apart(messages, set(known))

@@ -19,7 +19,7 @@ from memolog.db.engine import TimedCalls, writes
 from memolog.db.queries import Row, Script, Statement, Step, load_queries
 from memolog.db.scope import check_optional_ids
 from memolog.db.sqlite_files import copy_before_repair, damage_in, rebuild_indexes
-from memolog.log.rows import GroupRow
+from memolog.log.snapshot import GroupRow
 from memolog.log.withdrawals import Render, rendering
 from memolog.search.analysis import Redact
 from memolog.search.index import has_words, resetting_index

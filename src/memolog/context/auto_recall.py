@@ -16,7 +16,7 @@ from memolog.core.message import FilePart, Message, ReasoningPart, ToolCallPart,
 from memolog.core.observation import Span
 from memolog.core.pairs import is_question
 from memolog.log.snapshot import Snapshot
-from memolog.search.recall_page import part_text
+from memolog.search.recall import part_text
 from memolog.search.search import SearchOptions, search_memory
 from memolog.search.snippets import Marker
 from memolog.text.cut import cut, cut_end, cut_middle
@@ -64,7 +64,8 @@ async def find_passages(
 ) -> tuple[Passage, ...]:
     """Return the best earlier messages for a question, with their neighbours, without messages that the tail shows."""
     settings = config.recall
-    seen = {(snapshot.thread.id, m.seq) for m in (*snapshot.repeated, *_tail(snapshot, config)) if not is_compacted(m)}
+    tail = snapshot.tail if config.observe else snapshot.tail[-config.last_messages :]
+    seen = {(snapshot.thread.id, m.seq) for m in (*snapshot.repeated, *tail) if not is_compacted(m)}
     wanted = SearchOptions(
         thread=snapshot.thread.id if settings.scope == "thread" else None,
         limit=settings.results + min(len(seen), _MOST_MORE),
@@ -109,10 +110,6 @@ def _places(messages: Sequence[Message], marker: Marker) -> dict[int, Place]:
     """Return the place in each message where the words of the question are closest together."""
     found = {message.seq: marker.place(message_line(message)) for message in messages}
     return {seq: place for seq, place in found.items() if place is not None}
-
-
-def _tail(snapshot: Snapshot, config: Config) -> tuple[Message, ...]:
-    return snapshot.tail if config.observe else snapshot.tail[-config.last_messages :]
 
 
 def _is_shown(message: Message) -> bool:

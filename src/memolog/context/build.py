@@ -8,20 +8,20 @@ import logging
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from memolog.context.auto_recall import Passage, passage_texts, read_passages
 from memolog.context.context import Block, Context, ContextMessage, Counts
-from memolog.context.edge import OTHERS, PASSED_DAYS, edge_blocks
-from memolog.context.tail import LEAST_SHOWN, ShownTail, TailCutter, closed_cuts, is_compacted, shortened, show
-from memolog.context.wording import (
-    CONTINUATION,
-    CONTINUATION_ALIAS,
-    PASSED_ALONG,
-    USAGE,
-    USAGE_DONE,
-    USAGE_RESOURCE,
-    working_memory_text,
+from memolog.context.edge import OTHERS, PASSED_DAYS, edge_blocks, working_memory_text
+from memolog.context.tail import (
+    LEAST_SHOWN,
+    ShownTail,
+    TailCutter,
+    closed_cuts,
+    fixed_text,
+    is_compacted,
+    shortened,
+    show,
 )
 from memolog.core.config import Config
 from memolog.core.deadline import offload
@@ -45,6 +45,12 @@ if TYPE_CHECKING:
     from memolog.store import Store
 
 _log = logging.getLogger("memolog")
+_CONTINUATION: Final = fixed_text("continuation")
+_CONTINUATION_ALIAS: Final = fixed_text("continuation_alias")
+_PASSED_ALONG: Final = fixed_text("passed_along")
+_USAGE: Final = fixed_text("usage").format(plans=fixed_text("usage_plans"))
+_USAGE_DONE: Final = fixed_text("usage").format(plans=fixed_text("usage_plans_done"))
+_USAGE_RESOURCE: Final = fixed_text("usage_resource")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +104,13 @@ def build(view: View) -> Context:
     passed = view.passed[1] + sum(count_message(message, view.counter) for message in view.ephemeral)
     opening, fixed = note.tokens if note else 0, _sum(prefix)
     tail, edge = _fitted(view, fixed + opening + passed)
+    # A note stands for the ephemeral messages of a recorded request, because they were not stored.
+    unknown = [ContextMessage.note(_PASSED_ALONG.format(count=view.passed[0]))] if view.passed[0] else []
     return Context(
         blocks=prefix,
         note=note,
         tail=tail.messages,
-        ephemeral=(*_ephemeral_note(view), *map(ContextMessage.of, view.ephemeral)),
+        ephemeral=(*unknown, *map(ContextMessage.of, view.ephemeral)),
         edge=edge,
         tokens=Counts(prefix=fixed, tail=opening + tail.tokens, edge=passed + _sum(edge)),
         trimmed=tail.trimmed,
@@ -122,8 +130,8 @@ def _prefix(view: View) -> Iterable[Block]:
     ]
     kept = working_memory_text(snapshot.facts.before) or ""
     if groups or kept.strip():
-        usage = USAGE_DONE if view.config.assume_done else USAGE
-        yield _stable(view, "usage", f"{usage}\n{USAGE_RESOURCE}" if snapshot.scope == "resource" else usage)
+        usage = _USAGE_DONE if view.config.assume_done else _USAGE
+        yield _stable(view, "usage", f"{usage}\n{_USAGE_RESOURCE}" if snapshot.scope == "resource" else usage)
     if kept.strip():
         yield _stable(view, "working-memory", element("working-memory", escape(kept)))
     yield from groups
@@ -133,18 +141,12 @@ def _note(view: View) -> Block | None:
     snapshot = view.snapshot
     if snapshot.cursor <= 0:
         return None
-    own = f"\n{CONTINUATION_ALIAS.format(alias=f't{snapshot.alias}')}" if snapshot.scope == "resource" else ""
-    return _stable(view, "continuation", CONTINUATION + own)
+    own = f"\n{_CONTINUATION_ALIAS.format(alias=f't{snapshot.alias}')}" if snapshot.scope == "resource" else ""
+    return _stable(view, "continuation", _CONTINUATION + own)
 
 
 def _stable(view: View, name: str, text: str) -> Block:
     return Block(name=name, text=text, tokens=count_text(text, view.counter), stable=True)
-
-
-def _ephemeral_note(view: View) -> Iterable[ContextMessage]:
-    """Yield a note in place of ephemeral messages that are not stored."""
-    if count := view.passed[0]:
-        yield ContextMessage.note(PASSED_ALONG.format(count=count))
 
 
 def _fitted(view: View, fixed: int) -> tuple[ShownTail, tuple[Block, ...]]:

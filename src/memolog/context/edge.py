@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime, timedelta
-from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from memolog.context.context import Block
-from memolog.context.tail import is_compacted
-from memolog.context.wording import (
-    OTHER_CONVERSATION,
-    PASSED,
-    PASSED_DONE,
-    RECALLED,
-    WORKING_MEMORY_CHANGED,
-    WORKING_MEMORY_EMPTIED,
-    working_memory_text,
-)
+from memolog.context.tail import fixed_text, is_compacted
 from memolog.core.message import FilePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.core.pairs import is_question
 from memolog.core.zones import zone_of
@@ -33,6 +24,13 @@ if TYPE_CHECKING:
     from memolog.context.build import View
     from memolog.log.snapshot import OtherTail
 
+OTHER_CONVERSATION: Final = fixed_text("other_conversation")
+_PASSED: Final = fixed_text("passed")
+_PASSED_DONE: Final = fixed_text("passed_done")
+_RECALLED: Final = fixed_text("recalled")
+_WORKING_MEMORY_BOTH: Final = fixed_text("working_memory_both")
+_WORKING_MEMORY_CHANGED: Final = fixed_text("working_memory_changed")
+_WORKING_MEMORY_EMPTIED: Final = fixed_text("working_memory_emptied")
 # A message, a tool's result and a title are cut to at most this many characters. Search finds the whole text.
 _MESSAGE_CHARACTERS: Final = 400
 _RESULT_CHARACTERS: Final = 120
@@ -58,12 +56,14 @@ def edge_blocks(view: View, *, others_tokens: int) -> tuple[Block, ...]:
         ("hints", _hints(view)),
         ("working-memory", _working_memory(view)),
         (OTHERS, "" if is_later else _others(view, others_tokens)),
-        ("tasks", _tasks(view)),
+        ("tasks", tasks_element(view.task_lines)),
         ("recalled", _recalled(view)),
         ("plans", _plans(view)),
         ("now", _now(view)),
     ]
-    return tuple(_block_of(view, name, text) for name, text in texts if text)
+    return tuple(
+        Block(name=name, text=text, tokens=count_text(text, view.counter), stable=False) for name, text in texts if text
+    )
 
 
 def _hourly(view: View) -> datetime:
@@ -82,10 +82,6 @@ def _others(view: View, tokens: int) -> str:
     return render_others(others.tails, budget=tokens, zone=view.zone, counter=view.counter, more=more)
 
 
-def _block_of(view: View, name: str, text: str) -> Block:
-    return Block(name=name, text=text, tokens=count_text(text, view.counter), stable=False)
-
-
 def _hints(view: View) -> str:
     """Return the current task and the suggested response.
 
@@ -102,25 +98,40 @@ def _hints(view: View) -> str:
     )
 
 
+def working_memory_text(texts: Mapping[str, str]) -> str | None:
+    """Return the text that a context shows of these documents, by scope. None if all are empty.
+
+    The document of the thread comes after the document of the resource, and the text says that it has precedence.
+    """
+    present = {scope: text.strip() for scope, text in texts.items() if text.strip()}
+    if len(present) > 1:
+        # str.format cannot be used, because the documents may contain braces.
+        first, _, rest = _WORKING_MEMORY_BOTH.partition("{resource}")
+        second, _, last = rest.partition("{thread}")
+        return "".join([first, present["resource"], second, present["thread"], last])
+    return next(iter(present.values()), None)
+
+
 def _working_memory(view: View) -> str:
     """Return the current working memory, if the prefix shows another version."""
     facts = view.snapshot.facts
     before, now = working_memory_text(facts.before) or "", working_memory_text(facts.now) or ""
     if before == now:
         return ""
-    notice = f"{WORKING_MEMORY_CHANGED}\n" if before.strip() else ""
-    body = f"{notice}{escape(now)}" if now.strip() else WORKING_MEMORY_EMPTIED
+    notice = f"{_WORKING_MEMORY_CHANGED}\n" if before.strip() else ""
+    body = f"{notice}{escape(now)}" if now.strip() else _WORKING_MEMORY_EMPTIED
     return element("working-memory", body)
 
 
-def _tasks(view: View) -> str:
-    lines = [f"* {line}" for line in map(one_line, view.task_lines) if line]
+def tasks_element(task_lines: Iterable[str]) -> str:
+    """Return the lines of tasks as an element. It is empty if there are no lines."""
+    lines = [f"* {line}" for line in map(one_line, task_lines) if line]
     return element("tasks", "\n".join(lines)) if lines else ""
 
 
 def _recalled(view: View) -> str:
     texts = [escape(text.strip()) for text in view.recalled if text.strip()]
-    return "\n".join([RECALLED, *(element("recalled", text) for text in texts)]) if texts else ""
+    return "\n".join([_RECALLED, *(element("recalled", text) for text in texts)]) if texts else ""
 
 
 def _plans(view: View) -> str:
@@ -129,7 +140,7 @@ def _plans(view: View) -> str:
     first = shifted(today, -PASSED_DAYS)
     passed = [(plan.about, plan.text) for plan in view.plans if plan.about and first <= plan.about < today]
     passed.sort(key=lambda plan: plan[0], reverse=True)
-    words = PASSED_DONE if view.config.assume_done else PASSED
+    words = _PASSED_DONE if view.config.assume_done else _PASSED
     # Each line begins with the day, so the day is removed from the text.
     plain = [(day, text.replace(f" (meaning {day.isoformat()})", "")) for day, text in passed[:_MOST_PLANS]]
     lines = [f"* {day.isoformat()} ({words}): {one_line(text)}" for day, text in plain]
@@ -137,15 +148,10 @@ def _plans(view: View) -> str:
 
 
 def _now(view: View) -> str:
-    return element("now", "\n".join(_now_lines(view)))
-
-
-def _now_lines(view: View) -> Iterator[str]:
     now = local(view.now, view.zone)
     today: date = now.date()
-    yield f"{day_name(today)}, {now.hour:02}:{now.minute:02} ({one_line(zone_of(view.zone)[1])})"
-    for words, meaning in relative_days(today):
-        yield f"{words}: {meaning}"
+    lines = [f"{day_name(today)}, {now.hour:02}:{now.minute:02} ({one_line(zone_of(view.zone)[1])})"]
+    return element("now", "\n".join([*lines, *(f"{words}: {meaning}" for words, meaning in relative_days(today))]))
 
 
 def said_lines(messages: Sequence[Message], zone: str | None) -> Iterator[tuple[int, str]]:
@@ -166,55 +172,42 @@ def render_others(
 
     The text says how many messages are not shown. `more` is the number of further conversations and of their messages.
     """
-    lines = [line for index, other in enumerate(others) for line in _lines(index, other, zone)]
-    lines.sort(key=lambda line: (line.at, line.thread, line.position), reverse=True)
-    totals = {index: other.earlier for index, other in enumerate(others)}
-    for line in lines:
-        totals[line.thread] += 1
-    chosen = _affordable(lines, others, budget, counter)
+    said = [
+        (local(other.messages[position].created_at, None), index, position, text)
+        for index, other in enumerate(others)
+        for position, text in _spoken(other.messages)
+    ]
+    totals = Counter({index: other.earlier for index, other in enumerate(others)})
+    totals.update(index for _, index, _, _ in said)
+    chosen: list[_OtherLine] = []
+    opened: set[int] = set()
+    left = budget
+    for _, index, position, words in sorted(said, reverse=True):
+        line = _OtherLine(index, position, _line(others[index].messages[position], words, zone))
+        # The first line of a conversation needs the tags of its block too.
+        text = line.text if index in opened else _conversation_block(others[index], [line.text])
+        opened.add(index)
+        left -= count_text(text, counter)
+        if left < 0:
+            break
+        chosen.append(line)
     while True:
         text = _conversation_blocks(others, chosen, totals, more)
         if count_text(text, counter) <= budget:
             return text
         if not chosen:
             return ""
-        chosen = chosen[:-1]
+        chosen.pop()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _OtherLine:
-    at: datetime
+class _OtherLine(NamedTuple):
     thread: int
     position: int
-    message: Message
-    said: str
-    zone: str | None
-
-    @cached_property
-    def text(self) -> str:
-        # Rendered on demand, because most lines are not shown.
-        return _line(self.message, self.said, self.zone)
-
-
-def _affordable(
-    lines: Sequence[_OtherLine], others: Sequence[OtherTail], budget: int, counter: TokenCounter
-) -> list[_OtherLine]:
-    """Return the newest lines that fit into the budget, including the tags around them."""
-    left, chosen, opened = budget, list[_OtherLine](), set[int]()
-    for line in lines:
-        text = line.text
-        if line.thread not in opened:
-            opened.add(line.thread)
-            text = _conversation_block(others[line.thread], [text])
-        left -= count_text(text, counter)
-        if left < 0:
-            break
-        chosen.append(line)
-    return chosen
+    text: str
 
 
 def _conversation_blocks(
-    others: Sequence[OtherTail], chosen: Sequence[_OtherLine], totals: dict[int, int], more: tuple[int, int]
+    others: Sequence[OtherTail], chosen: Sequence[_OtherLine], totals: Mapping[int, int], more: tuple[int, int]
 ) -> str:
     """Return one block per thread, the thread with the newest message first. Lines stay in the order of the messages."""
     blocks: list[str] = []
@@ -260,24 +253,9 @@ def _has_text(text: str) -> bool:
 
 def _line(message: Message, said: str, zone: str | None) -> str:
     text = one_line(cut_middle(said, _MESSAGE_CHARACTERS, " … "))
-    return f"({clock(message.created_at, zone)}) {_who(message)}: {text}"
-
-
-def _lines(index: int, other: OtherTail, zone: str | None) -> Iterator[_OtherLine]:
-    for position, said in _spoken(other.messages):
-        message = other.messages[position]
-        at = local(message.created_at, None)
-        yield _OtherLine(at=at, thread=index, position=position, message=message, said=said, zone=zone)
-
-
-def _who(message: Message) -> str:
-    """Return the role and the name of the speaker. The name is in quotation marks, so that it does not look like a role."""
-    return " ".join(filter(None, (message.role, escape(quoted_label(message.speaker or "")))))
-
-
-def _tool(part: ToolResultPart) -> str:
-    name = quoted_label(part.name or "", is_tool=True)
-    return f"tool {name}" if name else "a tool"
+    # The name of the speaker is in quotation marks, so that it does not look like a role.
+    who = " ".join(filter(None, (message.role, escape(quoted_label(message.speaker or "")))))
+    return f"({clock(message.created_at, zone)}) {who}: {text}"
 
 
 def _part_words(part: Part) -> str:
@@ -290,7 +268,9 @@ def _part_words(part: Part) -> str:
         case ToolResultPart():
             answer = part.content if isinstance(part.content, str) else ""
             answer = f": {cut_middle(answer, _RESULT_CHARACTERS, ' … ')}" if answer else ""
-            return f"[{_tool(part)} {'failed' if part.is_error else 'answered'}{answer}]"
+            name = quoted_label(part.name or "", is_tool=True)
+            tool = f"tool {name}" if name else "a tool"
+            return f"[{tool} {'failed' if part.is_error else 'answered'}{answer}]"
         case FilePart():
             return f"[file {quoted_label(part.name or part.media_type, is_tool=True)}]"
         case _:

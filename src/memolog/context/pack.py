@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from memolog.context.edge import said_lines
-from memolog.context.wording import PACK, PACK_LEFT_OUT, working_memory_text
+from memolog.context.edge import said_lines, tasks_element, working_memory_text
+from memolog.context.tail import fixed_text
 from memolog.core.message import Message
 from memolog.core.observation import MARKS
 from memolog.core.thread import Hints
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from memolog.store import Store
 
 TAG: Final = "memory-pack"
+_PACK: Final = fixed_text("pack")
+_PACK_LEFT_OUT: Final = fixed_text("pack_left_out")
 _MARKED: Final = tuple(f"* {MARKS[mark]}" for mark in ("high", "done"))
 _TITLE_CHARACTERS: Final = 80
 _HINT_CHARACTERS: Final = 400
@@ -114,7 +116,11 @@ async def context_pack(
     ]
     is_going_on = bool(threads) and threads[0].id == thread
     # A new thread has no working memory, and that of another thread must not be shown.
-    facts = dict(snapshots[0].facts.now) if snapshots else await _facts(store, resource)
+    if snapshots:
+        facts = dict(snapshots[0].facts.now)
+    else:
+        document = await store.working_memory.get(resource, None)
+        facts = {} if document is None else {"resource": document.current.text}
     if not is_going_on:
         facts.pop("thread", None)
     tasks = await store.task_ready.edge(resource, thread or _NO_THREAD, now=now)
@@ -145,11 +151,6 @@ async def _threads(store: "Store", resource: str, thread: str | None) -> "list[T
             found.append(await store.threads.get(resource, thread))
     newest = (await store.threads.list(resource, limit=_THREADS)).items
     return [*found, *(one for one in newest if one.id != thread)][:_THREADS]
-
-
-async def _facts(store: "Store", resource: str) -> dict[str, str]:
-    document = await store.working_memory.get(resource, None)
-    return {} if document is None else {"resource": document.current.text}
 
 
 async def _with_shared_log(
@@ -240,19 +241,11 @@ class _Entry:
     text: str
     tokens: int
 
-    @property
-    def key(self) -> tuple[int, int, int]:
-        return self.conversation, self.group, self.place
-
-    @property
-    def is_marked(self) -> bool:
-        return self.text.startswith(_MARKED)
-
 
 class _Chosen(NamedTuple):
-    """The keys of the entries that are shown, and the newest messages of each conversation."""
+    """The entries that are shown, and the newest messages of each conversation."""
 
-    entries: frozenset[tuple[int, int, int]]
+    entries: frozenset[_Entry]
     lines: tuple[tuple[str, ...], ...]
 
 
@@ -271,7 +264,7 @@ def _packed(
         groups.setdefault((entry.conversation, entry.group), []).append(entry)
     order = reversed(range(len(view.conversations)))
     log = "\n".join(filter(None, (_rendered_conversation(view, index, groups, chosen) for index in order)))
-    note = PACK_LEFT_OUT.replace("{what}", ", ".join(left_out)) if left_out else ""
+    note = _PACK_LEFT_OUT.replace("{what}", ", ".join(left_out)) if left_out else ""
     pieces = [texts.get("intro"), texts.get("facts"), log, texts.get("hints"), texts.get("tasks"), note]
     if not any(pieces[1:5]):
         return Pack(left_out=left_out)
@@ -283,7 +276,6 @@ def _fixed(view: PackView) -> list[tuple[str, str]]:
     """Return the parts that are chosen before log and messages, as (name, text), the most important first."""
     facts = escape((view.working_memory or "").strip())
     facts = cut_tokens(facts, view.tokens * 3 // 10, view.counter)
-    lines = [f"* {line}" for line in map(one_line, view.task_lines) if line]
     hints = view.hints or Hints()
     at = age(hints.at, view.now) if hints.at else None
     given = {"current-task": hints.current_task, "suggested-response": hints.suggested_response}
@@ -292,9 +284,9 @@ def _fixed(view: PackView) -> list[tuple[str, str]]:
     )
     texts = [
         ("facts", element("working-memory", facts) if facts.strip() else ""),
-        ("tasks", element("tasks", "\n".join(lines)) if lines else ""),
+        ("tasks", tasks_element(view.task_lines)),
         # The introduction is left out of a small pack.
-        ("intro", PACK if count_text(PACK, view.counter) <= view.tokens // 4 else ""),
+        ("intro", _PACK if count_text(_PACK, view.counter) <= view.tokens // 4 else ""),
         ("hints", hint_elements),
     ]
     return [(name, text) for name, text in texts if text]
@@ -329,22 +321,19 @@ def _newest_lines(view: PackView, said: Sequence[Sequence[str]], room: int) -> t
     return tuple(shown), used
 
 
-def _newest_entries(entries: Sequence[_Entry], room: int) -> tuple[frozenset[tuple[int, int, int]], int]:
-    """Return the keys of the entries that fit, and their tokens. The newest are chosen first, then marked ones, then others."""
+def _newest_entries(entries: Sequence[_Entry], room: int) -> tuple[frozenset[_Entry], int]:
+    """Return the entries that fit, and their tokens. The newest are chosen first, then marked entries, then others."""
     newest = sorted(entries, key=lambda entry: (entry.conversation, -entry.group, -entry.place))
-    shown, groups, used = set[tuple[int, int, int]](), set[tuple[int, int]](), 0
-    for candidates, limit in (
-        (newest, room // 2),
-        ([entry for entry in newest if entry.is_marked], room),
-        (newest, room),
-    ):
+    marked = [entry for entry in newest if entry.text.startswith(_MARKED)]
+    shown, groups, used = set[_Entry](), set[tuple[int, int]](), 0
+    for candidates, limit in ((newest, room // 2), (marked, room), (newest, room)):
         for entry in candidates:
-            key, group = entry.key, (entry.conversation, entry.group)
+            group = entry.conversation, entry.group
             cost = entry.tokens + 1 + (0 if group in groups else _WRAPPING)
-            if key in shown or used + cost > limit:
+            if entry in shown or used + cost > limit:
                 # Continue, because a shorter entry may still fit.
                 continue
-            shown.add(key)
+            shown.add(entry)
             groups.add(group)
             used += cost
     return frozenset(shown), used
@@ -381,7 +370,7 @@ def _rendered_conversation(view: PackView, index: int, groups: _Groups, chosen: 
 
 def _group(text: str, own: Sequence[_Entry], chosen: _Chosen) -> str:
     """Return the text of a group with only the chosen entries. The text is empty if no entry was chosen."""
-    shown = [entry for entry in own if entry.key in chosen.entries]
+    shown = [entry for entry in own if entry in chosen.entries]
     if len(shown) == len(own):
         return text if own else ""
     if not shown:

@@ -15,11 +15,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from importlib.resources import files
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from memolog.context.context import ContextMessage
-from memolog.context.wording import CUT, CUT_FILE, EARLIER_MESSAGES, LATE_RESULT, LEFT_OUT, NO_RESULT, REPEATED_RESULT
 from memolog.core.cache import grown
 from memolog.core.exact_json import content_text
 from memolog.core.message import (
@@ -40,13 +40,28 @@ from memolog.text.lookalikes import label, quoted_label
 from memolog.text.message_tokens import count_message, count_parts, count_text
 from memolog.text.tokens import TokenCounter, share
 
+
+def fixed_text(name: str) -> str:
+    """Return one of the fixed texts of a context, from `texts/NAME.md`. Inserted texts must be escaped before."""
+    # The bytes of a context must not depend on the line ends of the installed files.
+    text = files("memolog.context").joinpath("texts", f"{name}.md").read_text("utf-8")
+    return "\n".join(text.splitlines()).strip()
+
+
+_CUT: Final = fixed_text("cut")
+_CUT_FILE: Final = fixed_text("cut_file")
+_EARLIER_MESSAGES: Final = fixed_text("earlier_messages")
+_LATE_RESULT: Final = fixed_text("late_result")
+LEFT_OUT: Final = fixed_text("left_out")
+_NO_RESULT: Final = fixed_text("no_result")
+_REPEATED_RESULT: Final = fixed_text("repeated_result")
 _TOOL_PARTS: Final = (ToolCallPart, ToolResultPart)
 
 
 def mend(messages: Sequence[Message]) -> tuple[ContextMessage, ...]:
     """Return the messages for a model. Each call is followed by its result, tombstones are left out, and summaries come once."""
     shown = _shown(messages)
-    return (*shown.mended, *_mended(shown.pieces, shown.items, shown.names))
+    return (*shown.mended, *_mended(shown.items, shown.names))
 
 
 def closed_cuts(messages: Sequence[Message]) -> tuple[int, ...]:
@@ -56,7 +71,7 @@ def closed_cuts(messages: Sequence[Message]) -> tuple[int, ...]:
     """
     items = [
         _item(
-            message.parts if _is_live(message) and not is_compacted(message) else (),
+            message if _is_live(message) and not is_compacted(message) else replace(message, parts=()),
             message.turn,
             asks=is_question(message),
         )
@@ -81,10 +96,13 @@ def _is_live(message: Message) -> bool:
     return message.state == "live"
 
 
-class _Item(NamedTuple):
-    """The parts of a piece, with the values that are needed to match calls with results."""
+_T = TypeVar("_T", Message, ContextMessage)
 
-    parts: Sequence[Part]
+
+class _Item(NamedTuple, Generic[_T]):
+    """A piece, with the values that are needed to match calls with results."""
+
+    piece: _T
     turn: str | None
     """The turn that saved the parts."""
     asks: bool
@@ -94,8 +112,8 @@ class _Item(NamedTuple):
     has_tools: bool
 
 
-def _item(parts: Sequence[Part], turn: str | None, *, asks: bool, ends: bool = True) -> _Item:
-    return _Item(parts, turn, asks and ends, ends, any(isinstance(part, _TOOL_PARTS) for part in parts))
+def _item(piece: _T, turn: str | None, *, asks: bool, ends: bool = True) -> _Item[_T]:
+    return _Item(piece, turn, asks and ends, ends, any(isinstance(part, _TOOL_PARTS) for part in piece.parts))
 
 
 class _Row(NamedTuple):
@@ -152,10 +170,8 @@ class _Shown:
     """Finished messages. Later rows cannot change them, because none of their calls is open."""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     """The names of the tools in the finished messages, by the id of the call."""
-    pieces: tuple[ContextMessage, ...] = ()
+    items: tuple[_Item[ContextMessage], ...] = ()
     """The messages after them, in pieces. A piece has either only results or no results."""
-    items: tuple[_Item, ...] = ()
-    """The item of each piece."""
     row: _Row | None = None
     """The last row. The next message may continue it."""
     last: Message | None = None
@@ -192,21 +208,17 @@ def _with_rows(
     shown: _Shown, rows: Sequence[_Row], last: Message | None, summary: str | None, time: _MarkState
 ) -> _Shown:
     """Return the state after new rows. The first of `rows` replaces the last row of `shown`."""
-    known = len(shown.pieces) - (len(tuple(shown.row.pieces())) if shown.row else 0)
-    pieces, items = list(shown.pieces[:known]), list(shown.items[:known])
-    settled = known
+    settled = len(shown.items) - (len(tuple(shown.row.pieces())) if shown.row else 0)
+    items = list(shown.items[:settled])
     for row in rows:
-        settled, some = len(pieces), tuple(row.pieces())
-        pieces += some
-        items += [_item(piece.parts, row.turn, asks=row.asks, ends=piece is some[-1]) for piece in some]
+        settled, pieces = len(items), tuple(row.pieces())
+        items += [_item(piece, row.turn, asks=row.asks, ends=piece is pieces[-1]) for piece in pieces]
     closed = _match(items[:settled]).closed
-    names = (
-        {**shown.names, **_named(pieces[:closed])} if any(item.has_tools for item in items[:closed]) else shown.names
-    )
+    done = items[:closed]
+    named = _named(item.piece for item in done if item.has_tools)
     return _Shown(
-        mended=(*shown.mended, *_mended(pieces[:closed], items[:closed], shown.names)),
-        names=names,
-        pieces=tuple(pieces[closed:]),
+        mended=(*shown.mended, *_mended(done, shown.names)),
+        names={**shown.names, **named} if named else shown.names,
         items=tuple(items[closed:]),
         row=rows[-1] if rows else None,
         last=last,
@@ -225,7 +237,7 @@ def _mark(earlier: datetime, later: datetime, zone: str | None) -> ContextMessag
 
 def _summary(message: Message, text: str) -> ContextMessage:
     body = element("earlier-messages", escape(text))
-    return ContextMessage.note(f"{EARLIER_MESSAGES}\n{body}", seq=message.seq, created_at=message.created_at)
+    return ContextMessage.note(f"{_EARLIER_MESSAGES}\n{body}", seq=message.seq, created_at=message.created_at)
 
 
 def _runs(row: ContextMessage) -> Iterator[ContextMessage]:
@@ -241,10 +253,6 @@ def _named(pieces: Iterable[ContextMessage]) -> dict[str, str]:
     return {part.id: part.name for piece in pieces for part in piece.parts if isinstance(part, ToolCallPart)}
 
 
-def _is_results(piece: ContextMessage) -> bool:
-    return isinstance(piece.parts[0], ToolResultPart)
-
-
 class _Matched(NamedTuple):
     """Which calls the results answer. A result is identified by the position of its item and its position in the item."""
 
@@ -256,18 +264,17 @@ class _Matched(NamedTuple):
     """How many items, from the first, are whole rows without an open call after them."""
 
 
-def _mended(
-    pieces: Sequence[ContextMessage], items: Sequence[_Item], names: Mapping[str, str]
-) -> Iterator[ContextMessage]:
+def _mended(items: Sequence[_Item[ContextMessage]], names: Mapping[str, str]) -> Iterator[ContextMessage]:
     """Yield the pieces with each result after its call. `names` has the tools of earlier calls."""
     owners, late, _ = _match(items)
-    answers = _answers(pieces, owners)
+    answers = _answers(items, owners)
     # The tool of a late result is taken from earlier calls only. A later call with the same id must not change shown messages.
     named = dict(names)
-    for index, (piece, item) in enumerate(zip(pieces, items, strict=True)):
+    for index, item in enumerate(items):
+        piece = item.piece
         if not item.has_tools:
             yield piece
-        elif _is_results(piece):
+        elif isinstance(piece.parts[0], ToolResultPart):
             yield from _notes(index, piece, owners, late, named)
         else:
             named.update(_named([piece]))
@@ -276,14 +283,14 @@ def _mended(
             yield from _missing(piece, answers.get(index, ()))
 
 
-def _match(items: Sequence[_Item]) -> _Matched:
+def _match(items: Sequence[_Item[_T]]) -> _Matched:
     """Return which calls the results answer. A result that is in neither `owners` nor `late` has no call."""
     owners: dict[tuple[int, int], int] = {}
     late: set[tuple[int, int]] = set()
     closed = 0
     waiting = OpenCalls()
     for index, item in enumerate(items):
-        for place, part in enumerate(item.parts if item.has_tools else ()):
+        for place, part in enumerate(item.piece.parts if item.has_tools else ()):
             if isinstance(part, ToolCallPart):
                 waiting.add(part.id, (index, place), item.turn)
             elif isinstance(part, ToolResultPart) and (answered := waiting.answer(part.call_id, item.turn)):
@@ -299,26 +306,26 @@ def _match(items: Sequence[_Item]) -> _Matched:
 
 
 def _answers(
-    pieces: Sequence[ContextMessage], owners: Mapping[tuple[int, int], int]
+    items: Sequence[_Item[ContextMessage]], owners: Mapping[tuple[int, int], int]
 ) -> Mapping[int, Sequence[ContextMessage]]:
     """Return the tool messages that follow each piece with calls, in the order in which the results were saved."""
     together: dict[tuple[int, int], list[Part]] = {}
     for (index, place), owner in owners.items():
-        together.setdefault((index, owner), []).append(pieces[index].parts[place])
+        together.setdefault((index, owner), []).append(items[index].piece.parts[place])
     answers: dict[int, list[ContextMessage]] = {}
     for (index, owner), parts in together.items():
-        answers.setdefault(owner, []).append(replace(pieces[index], role="tool", parts=tuple(parts)))
+        answers.setdefault(owner, []).append(replace(items[index].piece, role="tool", parts=tuple(parts)))
     return answers
 
 
 def _missing(piece: ContextMessage, answers: Iterable[ContextMessage]) -> Iterator[ContextMessage]:
-    """Yield a result with the text `NO_RESULT` for each call of the piece without a result."""
+    """Yield a result with the text `_NO_RESULT` for each call of the piece without a result."""
     results = [part for answer in answers for part in answer.parts if isinstance(part, ToolResultPart)]
     answered = Counter(part.call_id for part in results)
     for call in (part for part in piece.parts if isinstance(part, ToolCallPart)):
         answered[call.id] -= 1
         if answered[call.id] < 0:
-            result = ToolResultPart(call_id=call.id, content=NO_RESULT, name=call.name, is_error=True)
+            result = ToolResultPart(call_id=call.id, content=_NO_RESULT, name=call.name, is_error=True)
             yield ContextMessage(role="tool", parts=(result,), created_at=piece.created_at, synthetic=True)
 
 
@@ -333,7 +340,7 @@ def _notes(
     for place, part in enumerate(piece.parts):
         if isinstance(part, ToolResultPart) and (index, place) not in owners:
             is_second = part.call_id in names and (index, place) not in late
-            words = REPEATED_RESULT if is_second else LATE_RESULT
+            words = _REPEATED_RESULT if is_second else _LATE_RESULT
             tool = str(part.name or names.get(part.call_id) or f"call {part.call_id}")
             text = (
                 f"{words.format(tool=escape(quoted_label(tool, is_tool=True)) or 'a tool')}\n{_late_result(part, tool)}"
@@ -346,7 +353,7 @@ def _late_result(part: ToolResultPart, tool: str) -> str:
     return element("late-result", escape(content_text(part.content)), tool=label(tool), call=part.call_id, error=error)
 
 
-def _reach(messages: Sequence[Message], items: Sequence[_Item]) -> list[int]:
+def _reach(messages: Sequence[Message], items: Sequence[_Item[Message]]) -> list[int]:
     """Return for each row the position of the last row that must stay together with it."""
     reach = list(range(len(items)))
     owners = _match(items).owners
@@ -356,7 +363,7 @@ def _reach(messages: Sequence[Message], items: Sequence[_Item]) -> list[int]:
     questions = [index for index, message in enumerate(messages) if is_question(message)]
     last_question = questions[-1] if questions else -1
     for index, item in enumerate(items):
-        calls = sum(isinstance(part, ToolCallPart) for part in item.parts)
+        calls = sum(isinstance(part, ToolCallPart) for part in item.piece.parts)
         if calls > answered[index] and index > last_question:
             reach[index] = len(items)
     return reach
@@ -521,7 +528,7 @@ def _smaller(part: Part, size: int, most: int, message: Message, counter: TokenC
 
 
 def _cut_mark(count: int, message: str) -> str:
-    return CUT.format(count=f"{count:,}", id=fold(message))
+    return _CUT.format(count=f"{count:,}", id=fold(message))
 
 
 def _cut(part: Part, most: int, message: str, counter: TokenCounter) -> Iterator[Part]:
@@ -552,7 +559,7 @@ def _cut(part: Part, most: int, message: str, counter: TokenCounter) -> Iterator
 
 def _file(part: FilePart, message: str) -> str:
     kind = " ".join(filter(None, (label(part.name or "", _NAME), label(part.media_type, _NAME))))
-    return CUT_FILE.format(kind=kind, id=fold(message))
+    return _CUT_FILE.format(kind=kind, id=fold(message))
 
 
 def _cut_middle(text: str, most: int, message: str, counter: TokenCounter) -> str:

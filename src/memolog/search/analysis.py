@@ -16,19 +16,23 @@ from memolog.text.words import NUMBERS, STOP_WORDS, TIMES, names_in, normal, pla
 ASKS: Final = 1
 """The text ends with a question, so the next message may be the answer."""
 STATES: Final = 2
-"""Most of its sentences are statements."""
+"""Fewer than half of its sentences are questions."""
 NUMBER: Final = 4
 TIME: Final = 8
 NAMES_SOMETHING: Final = 16
+"""The text contains a capitalised word that does not begin a sentence."""
 
+# The text after this many characters is not indexed, and neither are terms after this many terms.
 _MOST_CHARACTERS = 1_000_000
 _MOST_TERMS = 16_000
-# The frequency of a term is stored in three steps: 1, 2 to 3, 4 or more. Above that BM25 hardly rises.
+# The frequency of a term is stored in three steps: once, two or three times, four or more times. For more, BM25 hardly rises.
 _OFTEN, _VERY_OFTEN = 2, 4
 _SENTENCE: Final = re.compile(r"(?<![.!?。!?…])[.!?。!?…]++(?=\s|$)")
 _NAME: Final = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
+# The traits depend on this many characters.
 _LOOKED_AT = 4_000
 _REMEMBERED = 65_536
+# Longer words are not cached, because they do not occur again.
 _LONG_WORD = 256
 
 
@@ -39,13 +43,13 @@ class Analysed:
     terms: tuple[str, ...]
     """Each term, and again with `^` and `^^` if it occurs often or very often."""
     words: frozenset[str]
-    """The distinct words and the names inside longer ones, folded. Prefixes and parts of words are searched in them."""
+    """The distinct words and the names in longer words, folded. They are searched for words with *."""
     length: int
     traits: int
 
 
 def analyse(text: str) -> Analysed:
-    """Return the analysis of a text, of its first million characters."""
+    """Return the analysis of the first million characters of a text."""
     text = normal(text[:_MOST_CHARACTERS])
     counts: dict[str, int] = {}
     words: set[str] = set()
@@ -54,7 +58,6 @@ def analyse(text: str) -> Analysed:
     get = counts.get
     # Every word of every message is analysed, so results are cached by word.
     for word, times in Counter(words_of(text)).items():
-        # Very long words do not occur again and would fill the cache.
         plain, terms, inside, is_empty = _cached_word(word) if len(word) <= _LONG_WORD else _analyse_word(word)
         words.add(plain)
         names.update(inside)
@@ -72,7 +75,7 @@ def analyse(text: str) -> Analysed:
 
 
 def _analyse_word(word: str) -> tuple[str, tuple[str, ...], tuple[str, ...], bool]:
-    """Return a word folded, its terms, the names in it, and whether it is a stop word, whose frequency does not count."""
+    """Return a word folded, its terms, the names in it, and whether it is a stop word. The frequency of stop words is ignored."""
     plain = plain_of(word)
     return plain, terms_of_word(word), tuple(names_in(word)), plain in STOP_WORDS
 
@@ -110,12 +113,13 @@ def _traits(text: str, words: AbstractSet[str]) -> int:
 Redact = Callable[[str], str]
 """Returns a text without its secrets."""
 
+# The maximum depth of nested values that are indexed, and the maximum characters of a short value.
 _DEEPEST = 50
 _SHORT = 200
 
 
 def kind_of(role: str, parts: Sequence[Part]) -> int:
-    """Return the class of a message: user, assistant or tool, which are weighted differently."""
+    """Return the class of a message: USER, ASSISTANT or TOOL. The ranking weights them differently."""
     if role == "tool" or not any(isinstance(part, TextPart) for part in parts):
         return TOOL
     return USER if role == "user" else ASSISTANT
@@ -143,7 +147,7 @@ def _strings(value: Any, depth: int = 0) -> Iterator[str]:
     elif isinstance(value, dict):
         for key, inner in value.items():  # pyright: ignore[reportUnknownVariableType]
             if _is_short(cast("object", inner)):
-                # Redaction recognises secrets by their names, so key and value stay together.
+                # Redaction recognises some secrets by their names, so key and value must be in one text.
                 yield f'{key}: "{inner}"'
                 continue
             yield str(key)  # pyright: ignore[reportUnknownArgumentType]
@@ -151,7 +155,7 @@ def _strings(value: Any, depth: int = 0) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         items = cast("Sequence[object]", value)
         if items and all(map(_is_short, items)):
-            # The words of a command stay together: an option and its value.
+            # The list may be a command. An option and its value must be in one text.
             yield " ".join(map(str, items))
             return
         for inner in items:

@@ -1,7 +1,11 @@
 """Define the keys of documents, score documents by their own words with exact BM25, and choose which are ranked in detail.
 
-Terms come rarest first. Once enough documents have more than the remaining terms could give any other, these terms are
-added only to documents that were found already. The others are scored when a page needs them.
+Terms are added to the scores in the order of their rarity, the rarest first. At some point enough documents have a higher score
+than the remaining terms alone can give. Then these terms are added only to the documents found so far, and the other documents
+are scored when a page needs them.
+
+The key of a message consists of its thread, its sequence number, a step of its length, and its class. The keys of observations
+and tasks are negative. A place is a key without length and class, so the places of consecutive messages are consecutive numbers.
 """
 
 from __future__ import annotations
@@ -25,15 +29,16 @@ _LENGTH_BITS = 6
 _SEQ_BITS = 25
 _SHIFT = _CLASS_BITS + _LENGTH_BITS
 _STEP = math.log(1.2)
-"""Lengths are stored with an error of a tenth: 63 steps of a fifth reach 97,000 words."""
+"""A length is stored as one of 64 steps. Each step is 20 % longer than the one before, and the last step is 97,000 words. So the
+stored length is wrong by 10 % at most."""
 LENGTHS: Final = tuple(1.2**step for step in range(1 << _LENGTH_BITS))
 """The number of words of each step."""
 PLACE: Final = 1 << _SHIFT
-"""The distance between the keys of two consecutive messages."""
+"""The distance between the keys of two consecutive messages. The place of a key is `key // PLACE`."""
 
 
 def fits(thread_pk: int, seq: int) -> bool:
-    """Return whether a message can have a key."""
+    """Return whether the numbers of a message are small enough for a key."""
     return 0 < seq < 1 << _SEQ_BITS and 0 < thread_pk < 1 << (63 - _SHIFT - _SEQ_BITS)
 
 
@@ -52,7 +57,7 @@ def key_of_other(pk: int, length: int, kind: int) -> int:
 
 
 def first_key_of(thread_pk: int) -> int:
-    """Return a key below those of all messages of a thread, and above those of the threads before it."""
+    """Return a key that is below the keys of a thread's messages and above the keys of all threads with a lower number."""
     return thread_pk << (_SHIFT + _SEQ_BITS)
 
 
@@ -67,34 +72,32 @@ def seq_of(key: int) -> int:
 
 
 def is_task(key: int) -> bool:
-    """Return whether a key is a task's."""
+    """Return whether a key is the key of a task."""
     return key < 0 and bool(-key >> _SHIFT & 1)
 
 
 _K1 = 0.9
 _B = 0.3
-"""Messages are short, and long ones contain more, so both are below the usual 1.2 and 0.75. Of the three pairs
-tried on the development halves (0.9 and 0.4, 1.2 and 0.4, this one) this was best, by half a point at most."""
+"""Messages are short, and longer messages contain more facts, so both values are below the usual 1.2 and 0.75. Of three pairs
+that were tried on the development halves (0.9 and 0.4, 1.2 and 0.4, 0.9 and 0.3), this one was best, by at most half a point."""
 _OFTEN = (1.0, 2.4, 5.0)
-"""The frequencies of the three steps: once, two or three times, more."""
+"""The frequency that is used for a term that occurs once, two or three times, and more often."""
 _NEAR: Final = (0.8, 0.6, 0.5, 0.4)
-"""The weight of a term that occurs one to four messages away: replies follow within a few messages."""
+"""The weights of a term that occurs one, two, three and four messages away, because replies follow within a few messages."""
 OTHERS_IN_THREAD: Final = 0.3
-"""The weight of words of assistants and tools in a thread: they say more than was asked."""
+"""The weight of words of assistants and tools in a thread, because assistants and tools write more than was asked for."""
 _CLOSELY = 120
 _AROUND = 16
-"""How many hits are ranked in detail, and for how many of them the neighbours too. Measured on the development halves:
-32 neighbours give the same figures; 80 and 12 find 0.7 points less of LoCoMo (any@10); 400 and 120 moved some figures up and
-some down by up to two."""
+"""The number of hits that are ranked in detail, and the number of the best hits whose neighbours are ranked too. Measured on the
+development halves: with 120 and 32 the figures are the same; with 80 and 12 LoCoMo loses 0.7 points (any@10); with 400 and 120
+some figures rise and some fall by up to two points."""
 _NEAR_ENOUGH = 0.4
-"""A message without a term of the query is ranked only if its neighbours are worth this share of the best. Measured on the
-development halves: a fifth fewer documents are ranked, and nothing is lost; with a half LoCoMo loses a tenth of a point."""
+"""A message without a term of the query is ranked only if the terms near it have at least this share of the best such score.
+Measured on the development halves: 20 % fewer documents are ranked, and no figure falls. With 0.5 LoCoMo loses 0.1 points."""
 _LONG_LIST = 256
-"""Shorter lists are always scored: that is faster than deciding whether they must be."""
-
+"""Lists with fewer keys are always scored, because that is faster than the check whether they must be scored."""
 _EIGHTHS: Final = 8
-"""Averages are rounded to an eighth of a word, so that similar resources share their tables."""
-
+"""Average lengths are rounded to an eighth of a word, so that resources with similar averages share their tables."""
 BESIDE: Final = tuple((side * distance, share) for distance, share in enumerate(_NEAR, start=1) for side in (-1, 1))
 _NOTHING: Final[Mapping[str, float]] = {}
 
@@ -103,7 +106,7 @@ _Table: TypeAlias = tuple[list[float], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posting:
-    """The keys of the documents with a term, and of those where it occurs often or very often, ascending."""
+    """The keys of the documents that contain a term, and of those that contain it often or very often, in ascending order."""
 
     term: str
     weight: float
@@ -121,16 +124,16 @@ class Stats:
 
     @property
     def total(self) -> int:
-        """Return the number of all documents."""
+        """Return the number of documents of all classes."""
         return sum(self.documents.values())
 
     def average(self, kind: int) -> float:
-        """Return how long a document of a class is on average."""
+        """Return the average length of the documents of a class, in words."""
         return max(1.0, self.lengths.get(kind, 0) / max(1, self.documents.get(kind, 0)))
 
 
 class _Scale:
-    """The score of a term with a weight of 1 in a document, by its frequency and the last bits of the key."""
+    """Tables of the score of a term with the weight 1, by its frequency and the last bits of the key of the document."""
 
     def __init__(self, stats: Stats) -> None:
         columns = [_column(round(_EIGHTHS * stats.average(kind))) for kind in range(TASK + 1)]
@@ -139,14 +142,14 @@ class _Scale:
         self.most = max(column[0][0] for column in columns)
 
     def add(self, posting: Posting, factor: float, into: dict[int, float], only: set[int] | None = None) -> None:
-        """Add the scores of a term to the documents that contain it, or to some of these."""
+        """Add the scores of a term to the documents that contain it. `only`, if given, is a subset of these documents."""
         _add(posting.keys if only is None else only, self.messages[0], self.others[0], factor, into)
         for step, keys in ((1, posting.often), (2, posting.very_often)):
             # The score for the lower frequency was added before.
-            said, less = self.messages[step], self.messages[step - 1]
+            more, less = self.messages[step], self.messages[step - 1]
             for key in keys if only is None else only.intersection(keys):
                 if key > 0:
-                    into[key] += factor * (said[key & 0xFF] - less[key & 0xFF])
+                    into[key] += factor * (more[key & 0xFF] - less[key & 0xFF])
                 else:
                     into[key] += factor * (self.of(key, step) - self.of(key, step - 1))
 
@@ -168,15 +171,16 @@ def _add(
 
 @lru_cache(2_048)
 def _column(average: int) -> _Table:
-    """Return BM25 by the steps of a length, shortest first, for documents of an average length in eighths of a word."""
+    """Return the BM25 scores for each frequency and each step of the length. `average` is in eighths of a word."""
     norms = [_K1 * (1 - _B + _B * length * _EIGHTHS / average) for length in LENGTHS]
     return tuple([(_K1 + 1) * times / (times + norm) for norm in norms] for times in _OFTEN)
 
 
 def _interleaved(columns: Sequence[_Table], size: int) -> _Table:
-    """Return BM25 by class and length, which are the last bits of a key.
+    """Return the BM25 scores for each frequency by the last bits of a key.
 
-    Of messages the class comes last; of others the kind comes first, and what would be the class is empty.
+    In the key of a message, the class is in the last two bits. In the key of an observation or a task, these two bits are 0, and
+    the bit before the length says whether it is a task.
     """
     tables = tuple([0.0] * size for _ in _OFTEN)
     for kind, column in enumerate(columns):
@@ -190,29 +194,32 @@ def _interleaved(columns: Sequence[_Table], size: int) -> _Table:
 
 @dataclass(slots=True, kw_only=True)
 class Draft:
-    """Hits scored by their own words, and what is to be looked at more closely."""
+    """Hits scored by their own words, and the documents to rank in detail."""
 
     own: dict[int, float]
-    """By key, of all that could be among the best."""
+    """The score of each hit by its own words, by key. Hits that cannot be among the best may be missing."""
     best: float
+    """The highest of these scores."""
     by_place: dict[int, dict[str, float]]
-    """For hits in the best threads: what each term gave, by thread and sequence number in one."""
+    """The score of each term by place, for the hits in the best threads."""
     closely: list[int]
-    """Keys, best first."""
+    """The keys of the hits to rank in detail, the best first."""
     near: dict[int, float]
-    """By place, the score of the terms nearby, for the documents that are ranked in detail."""
+    """The score of the terms nearby, by place, for the documents to rank in detail."""
     places: list[int]
-    """Places around the best hits without a term of the query, but with many of them nearby."""
+    """Further places to rank in detail: places near the best hits without a term of the query, but with many terms nearby."""
     thread_terms: dict[int, dict[str, float]]
-    """How often each term occurs in the best threads."""
+    """The frequency of each term in each of the best threads."""
     idf: dict[str, float]
+    """The weight of each term by its rarity."""
     total: int
-    """The number of hits, including those that were not scored yet."""
+    """The number of all hits, including hits that are not in `own`."""
     passed: list[tuple[Posting, float]]
+    """The terms, with their weights, that were only added to hits of rarer terms."""
     scale: _Scale
 
     def everything(self) -> dict[int, float]:
-        """Return the scores of all hits, including those that were not scored yet."""
+        """Return the scores of all hits, including hits that are not in `own`."""
         every = dict(self.own)
         for posting, factor in self.passed:
             self.scale.add(posting, factor, every, set(posting.keys).difference(self.own))
@@ -230,9 +237,9 @@ def draft(
 ) -> Draft:
     """Score hits by their own words.
 
-    `prefer` is the class whose documents get a `bonus`, as a share of the best score, when documents are chosen to be
-    ranked in detail; with `around` the places beside the best hits are chosen too. `allowed`, if given, are the only keys
-    that may be found. Postings come rarest first.
+    Documents of the class `prefer` get a `bonus`, as a share of the best score, when the documents to rank in detail are chosen.
+    With `around`, places beside the best hits are chosen too. If `allowed` is given, only these keys are hits. The postings must
+    be in the order of their rarity, the rarest first.
     """
     scale = _Scale(stats)
     weighed = [(posting, _rarity(len(posting.keys), stats.total) * posting.weight) for posting in postings]
@@ -272,12 +279,12 @@ def _rarity(count: int, total: int) -> float:
 def _summed(
     weighed: Sequence[tuple[Posting, float]], scale: _Scale, prefer: int, *, is_whole: bool
 ) -> tuple[dict[int, float], list[tuple[Posting, float]]]:
-    """Return the score of each hit, and the terms for which only hits of rarer terms were scored."""
+    """Return the score of each hit, and the terms that were only added to hits of rarer terms."""
     own: dict[int, float] = {}
     left = sum(factor for _, factor in weighed) * scale.most
     for at, (posting, factor) in enumerate(weighed):
         if not is_whole and len(posting.keys) > _LONG_LIST and _are_ahead(own, left, prefer):
-            # Documents in which a common word occurs often may get more; they are few and are added.
+            # A document that contains a common term often can still get a higher score, so these few documents are added too.
             taken = set(own).union(*(common.often for common, _ in weighed[at:]))
             for common, worth in weighed[at:]:
                 scale.add(common, worth, own, taken.intersection(common.keys))
@@ -288,7 +295,7 @@ def _summed(
 
 
 def _are_ahead(own: Mapping[int, float], most: float, prefer: int) -> bool:
-    """Return whether enough hits of the preferred class have more than any other could get."""
+    """Return whether enough hits of the preferred class have a score above `most`, the maximum for any other document."""
     ahead = [key for key, score in own.items() if score > most]
     if prefer >= 0 and len(ahead) >= _CLOSELY:
         ahead = [key for key in ahead if key > 0 and key & 3 == prefer]
@@ -296,11 +303,11 @@ def _are_ahead(own: Mapping[int, float], most: float, prefer: int) -> bool:
 
 
 def _best(own: Mapping[int, float], prefer: int, bonus: float) -> list[int]:
-    """Return the keys with the highest scores; of equals, the newest."""
+    """Return the keys with the highest scores. If scores are equal, the newest documents come first."""
     scores = list(own.values())
     if prefer >= 0:
         scores = [score + bonus if key & 3 == prefer and key > 0 else score for key, score in own.items()]
-    # Comparing numbers is much faster than comparing pairs, so pairs below the limit are not created.
+    # Comparing numbers is much faster than comparing pairs, so pairs are created only for the highest scores.
     last = nlargest(_CLOSELY, scores)[-1] if len(scores) > _CLOSELY else 0.0
     best = sorted([(score, key) for score, key in zip(scores, own, strict=True) if score >= last], reverse=True)
     return [key for _, key in best[:_CLOSELY]]
@@ -309,7 +316,7 @@ def _best(own: Mapping[int, float], prefer: int, bonus: float) -> list[int]:
 def _placed(
     weighed: Sequence[tuple[Posting, float]], scale: _Scale, threads: Sequence[int], others: frozenset[int]
 ) -> tuple[dict[int, dict[str, float]], dict[int, dict[str, float]]]:
-    """Return the score of each term by place, and its frequency by thread, for the hits in the best threads."""
+    """Return the score of each term by place, and the frequency of each term by thread, for the hits in the best threads."""
     by_place: dict[int, dict[str, float]] = {}
     thread_terms: dict[int, dict[str, float]] = {thread: {} for thread in threads}
     for posting, factor in weighed:
@@ -343,13 +350,13 @@ def _by_thread(keys: Sequence[int], threads: Sequence[int]) -> Iterator[tuple[in
 
 
 def _beside(keys: Iterable[int], by_place: Mapping[int, Mapping[str, float]]) -> dict[int, float]:
-    """Return the places beside some hits where no term occurs, with the score of the terms nearby."""
+    """Return the places beside some hits that contain no term, with the score of the terms nearby."""
     places = {key // PLACE + distance for key in keys if key > 0 for distance, _ in BESIDE}
     return _near(places.difference(by_place), by_place)
 
 
 def _near(places: Iterable[int], by_place: Mapping[int, Mapping[str, float]]) -> dict[int, float]:
-    """Return for each place the score of the terms that occur nearby but not there, each at its best distance."""
+    """Return the score of the terms near each place. A term counts once, at its best distance, but not if it is in the place."""
     get = by_place.get
     found: dict[int, float] = {}
     for place in places:

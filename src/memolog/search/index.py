@@ -1,7 +1,7 @@
 """Update the search index: analyse new and changed rows in batches and write each batch in one transaction.
 
-Triggers remove deleted rows from the index. A batch names the place that it starts from, so that two processes do not index
-the same rows twice.
+Triggers remove deleted rows from the index. A batch is written only if the index is still at the position where the batch was
+read, so that two processes do not index the same rows twice.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from memolog.search.analysis import Analysed, Redact, analyse, kind_of, text_of_
 from memolog.search.bm25 import OBSERVATION, TASK, fits, key_of_message, key_of_other
 from memolog.text.words import folded, grams, normal, words_of
 
-reindex_queries = load_queries("search/reindexing")
+reindex_queries = load_queries("search/reindex")
 q = load_queries("search/search")
 Values: TypeAlias = dict[str, Any]
-# The rows of one batch: a writer never waits for more.
+# The maximum rows of one batch, so that other writers wait only for a short time.
 _BATCH = 128
+# The maximum words or messages in one query, and about the maximum terms.
 _WORDS_A_QUERY = 512
 _TERMS_A_QUERY = 20_000
-# Longer texts take some milliseconds, so a worker thread analyses and writes them.
+# A batch with more characters takes some milliseconds, so it is analysed and written in a worker thread.
 _LONG = 20_000
 _FOUND_OBSERVATIONS = frozenset({"active", "superseded", "dropped"})
 
@@ -40,40 +41,34 @@ class Indexing:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def catch_up(self, resource: str, redact: Redact, *, most: int | None = None) -> int:
-        """Index waiting rows, in at most `most` batches; returns how many batches there were."""
+    async def catch_up(self, resource: str, redact: Redact) -> None:
+        """Index all new and changed rows."""
         check_ids(resource=resource)
-        batches = 0
-        while most is None or batches < most:
-            rows = await self._engine.read(lambda: _reading_waiting(resource))
-            if not rows:
-                break
+        while rows := await self._engine.read(lambda: _reading_waiting(resource)):
             is_long = rows.is_long
-            waiting = await asyncio.to_thread(_analysed, rows, redact) if is_long else _analysed(rows, redact)
+            found = await asyncio.to_thread(_analysed, rows, redact) if is_long else _analysed(rows, redact)
             await self._engine.write(
-                lambda found=waiting: _writing(resource, found), name="search.index", brief=not is_long
+                lambda found=found: _writing(resource, *found), name="search.index", brief=not is_long
             )
-            batches += 1
-        return batches
 
 
 def reading_scope(resource: str) -> Script[int | None]:
-    """Return the key that a resource has in the index."""
+    """Return the key of a resource in the index. None if nothing of the resource is indexed."""
     rows = yield q.get_scope(resource=resource)
     return rows[0].pk if rows else None
 
 
 def taking_index(resource: str) -> Script[int]:
-    """Lock the index of a resource until the transaction ends; returns its key.
+    """Lock the index of a resource until the transaction ends, and return its key.
 
-    Lock the index before threads and logs, to avoid deadlocks.
+    To avoid deadlocks, the index must be locked before threads and logs.
     """
     rows = yield reindex_queries.take_scope(resource=resource)
     return rows[0].pk
 
 
 def clearing_index(resource: str) -> Script[Forgotten]:
-    """Delete the index of a resource; returns how many documents and words it had."""
+    """Delete the index of a resource. Return the number of its documents and words."""
     yield from taking_index(resource)
     documents = yield reindex_queries.delete_docs_of(resource=resource)
     words = yield reindex_queries.delete_words_of(resource=resource)
@@ -87,7 +82,7 @@ def clearing_index(resource: str) -> Script[Forgotten]:
 
 
 def resetting_index(resource: str) -> Script[None]:
-    """Queue everything of a resource to be indexed again, so that no word of deleted texts remains."""
+    """Delete the index of a resource and index everything again later, so that no word of deleted texts remains."""
     yield from clearing_index(resource)
     yield reindex_queries.index_threads_again(resource=resource)
     yield reindex_queries.wait_for_threads(resource=resource)
@@ -96,7 +91,7 @@ def resetting_index(resource: str) -> Script[None]:
 
 
 def has_words(row: Row, redact: Redact) -> bool:
-    """Return whether a message, a row with the columns of `select_texts`, belongs into the index."""
+    """Return whether a message belongs into the index. The row must have the columns of `select_texts`."""
     return _message(row, redact) is not None
 
 
@@ -108,26 +103,30 @@ class _Document:
 
 
 class _Stretch(NamedTuple):
-    """Messages of a thread that are not indexed yet: rows, and documents once they are analysed."""
+    """Consecutive messages of a thread that are not indexed yet."""
 
     thread_pk: int
     from_seq: int
+    """The number of the last message before the stretch."""
     up_to: int
+    """The number of the last message of the stretch."""
     found: Sequence[Any]
+    """The rows of the messages, or their documents after they were analysed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Changed:
-    """A row that changed since it was indexed; without a document if it is to be removed."""
+    """A row that changed since it was indexed. If it has no document, it is only removed from the index."""
 
     kind: str
     source_pk: int
     version: int
     first: int
     last: int
+    """All keys from `first` to `last` are keys of this row, because a key also contains the length of the text."""
     document: _Document | None
     source: tuple[object, ...] = ()
-    """The columns that it was analysed from, and the labels; empty for a message."""
+    """The columns that were analysed, and the labels of a task. Empty for a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,14 +142,9 @@ class _Unread:
 
     @property
     def is_long(self) -> bool:
-        """Whether the rows have much text."""
+        """Return whether the rows have so much text that a worker thread should analyse it."""
         rows = chain(*(stretch.found for stretch in self.threads), self.messages, self.observations, self.tasks)
         return sum(len(cell) for row in rows for cell in row if isinstance(cell, str)) > _LONG
-
-
-class _Waiting(NamedTuple):
-    stretches: Sequence[_Stretch]
-    changed: Sequence[_Changed]
 
 
 def _reading_waiting(resource: str) -> Script[_Unread]:
@@ -175,14 +169,14 @@ def _reading_threads(resource: str) -> Script[Sequence[_Stretch]]:
             rows = yield q.messages_behind(thread_pk=thread.pk, after=indexed, up_to=last, limit=left)
         elif indexed < last:
             break
-        # Numbers may be missing at the end, as in a clone of a part of a thread.
+        # The last numbers may have no rows, as in a clone of a part of a thread.
         up_to = rows[-1].seq if len(rows) == left and rows else last
         left -= len(rows)
         found.append(_Stretch(thread.pk, indexed, up_to, rows))
     return found
 
 
-def _analysed(unread: _Unread, redact: Redact) -> _Waiting:
+def _analysed(unread: _Unread, redact: Redact) -> tuple[list[_Stretch], Sequence[_Changed]]:
     stretches = [
         stretch._replace(found=[document for row in stretch.found if (document := _message(row, redact))])
         for stretch in unread.threads
@@ -192,7 +186,7 @@ def _analysed(unread: _Unread, redact: Redact) -> _Waiting:
         *(_changed_observation(row, redact) for row in unread.observations),
         *(_changed_task(row, unread.labels, redact) for row in unread.tasks),
     )
-    return _Waiting(stretches, changed)
+    return stretches, changed
 
 
 def _message(row: Row, redact: Redact) -> _Document | None:
@@ -217,7 +211,7 @@ def _message(row: Row, redact: Redact) -> _Document | None:
 
 
 def _name(speaker: str) -> str | None:
-    """Return a speaker's name as it is searched, without characters that an engine cannot store."""
+    """Return the name of a speaker as it is indexed, without characters that a database cannot store."""
     return folded(normal("".join(filter(str.isprintable, speaker[:LONGEST_SPEAKER])))) or None
 
 
@@ -227,7 +221,7 @@ def _document(analysed: Analysed, level: int = 0, **values: Any) -> _Document:
 
 
 def _changed_message(row: Row, redact: Redact) -> _Changed:
-    # The key of a message begins with its place, whatever its length and kind were.
+    # The last eight bits of a key are the length and the class, which may have changed.
     first = key_of_message(row.thread_pk, row.seq, 0, 0)
     return _Changed(
         kind="message",
@@ -239,64 +233,57 @@ def _changed_message(row: Row, redact: Redact) -> _Changed:
     )
 
 
-def _changed_other(
-    kind: int, pk: int, version: int, document: _Document | None, source: tuple[object, ...]
-) -> _Changed:
-    last = key_of_other(pk, 0, kind)
-    return _Changed(
-        kind="task" if kind == TASK else "observation",
-        source_pk=pk,
-        version=version,
-        first=last - 255,
-        last=last,
-        document=document,
-        source=source,
-    )
-
-
-def _other(kind: int, pk: int, at: int, source: str, thread_pk: int | None, text: str) -> _Document | None:
-    analysed = analyse(text)
-    if not analysed.terms:
-        return None
-    doc = key_of_other(pk, analysed.length, kind)
-    return _document(
-        analysed, doc=doc, thread_pk=thread_pk, source_pk=pk, source=source, kind=kind, at=at, speaker=None
-    )
-
-
 def _changed_observation(row: Row, redact: Redact) -> _Changed:
-    document = None
+    text = ""
     if row.state in _FOUND_OBSERVATIONS:
         texts = (unpack(row.text) or "", unpack(row.verbatim) or "", *map(str, loads(row.files)))
-        source = "reflection" if row.kind == "reflection" else "observation"
-        document = _other(OBSERVATION, row.pk, row.at, source, row.thread_pk, redact("\n".join(filter(None, texts))))
-    return _changed_other(OBSERVATION, row.pk, row.version, document, tuple(row[:-1]))
+        text = redact("\n".join(filter(None, texts)))
+    source = "reflection" if row.kind == "reflection" else "observation"
+    return _changed_other(OBSERVATION, row, (), text, source=source, thread_pk=row.thread_pk, at=row.at)
 
 
 def _changed_task(row: Row, labels: Iterable[Row], redact: Redact) -> _Changed:
     packed = _labels(labels, row.pk)
     named = [unpack(label) or "" for label in packed]
     text = text_of_task(unpack(row.title) or "", unpack(row.description) or "", unpack(row.summary), named)
-    document = _other(TASK, row.pk, row.created_at, "task", None, redact(text))
-    return _changed_other(TASK, row.pk, row.version, document, (*row[:-1], packed))
+    return _changed_other(TASK, row, (packed,), redact(text), source="task", thread_pk=None, at=row.created_at)
+
+
+def _changed_other(kind: int, row: Row, more: tuple[object, ...], text: str, **values: Any) -> _Changed:
+    """Return a changed observation or task. `more` are values besides the row from which the text was taken."""
+    document, analysed = None, analyse(text)
+    if analysed.terms:
+        key = key_of_other(row.pk, analysed.length, kind)
+        document = _document(analysed, doc=key, source_pk=row.pk, kind=kind, speaker=None, **values)
+    last = key_of_other(row.pk, 0, kind)
+    return _Changed(
+        kind="task" if kind == TASK else "observation",
+        source_pk=row.pk,
+        version=row.version,
+        first=last - 255,
+        last=last,
+        document=document,
+        # The last column is the version.
+        source=(*row[:-1], *more),
+    )
 
 
 def _labels(labels: Iterable[Row], pk: int) -> tuple[str, ...]:
     return tuple(row.label for row in labels if row.task_pk == pk)
 
 
-def _writing(resource: str, waiting: _Waiting) -> Script[None]:
+def _writing(resource: str, stretches: Iterable[_Stretch], changed: Iterable[_Changed]) -> Script[None]:
     scope_pk = yield from taking_index(resource)
     documents: list[_Document] = []
-    for stretch in waiting.stretches:
+    for stretch in stretches:
         claimed = yield q.claim_thread(thread_pk=stretch.thread_pk, from_seq=stretch.from_seq, up_to=stretch.up_to)
         if claimed:
             documents += stretch.found
             yield q.thread_is_indexed(thread_pk=stretch.thread_pk)
-    for changed in (yield from _claiming(resource, waiting.changed)):
-        yield q.remove_docs(first=changed.first, last=changed.last)
-        documents += [changed.document] if changed.document else []
-    documents = yield from _still_so(documents)
+    for one in (yield from _claiming(resource, changed)):
+        yield q.remove_docs(first=one.first, last=one.last)
+        documents += [one.document] if one.document else []
+    documents = yield from _unchanged(documents)
     if documents:
         for some in _in_parts(documents):
             yield q.add_doc.many([_scoped(document.values, scope_pk) for document in some])
@@ -304,7 +291,7 @@ def _writing(resource: str, waiting: _Waiting) -> Script[None]:
 
 
 def _in_parts(documents: Sequence[_Document]) -> Iterator[Sequence[_Document]]:
-    """Yield documents in parts with few terms each, so that an engine can serve others between two steps."""
+    """Yield the documents in parts with a limited number of terms, so that other callers can use the engine between two parts."""
     part: list[_Document] = []
     terms = 0
     for document in documents:
@@ -318,10 +305,10 @@ def _in_parts(documents: Sequence[_Document]) -> Iterator[Sequence[_Document]]:
 
 
 def _claiming(resource: str, changed: Iterable[_Changed]) -> Script[list[_Changed]]:
-    """Remove rows from the queue; returns those that have not changed since they were analysed. The others are queued again.
+    """Remove rows from the queue. Return the rows that have not changed since they were analysed, and queue the others again.
 
-    The version of a queued row alone does not tell that it is unchanged: another process may have indexed the row, and a
-    later change then queues it under the same version.
+    To compare only the versions in the queue is not enough: another process may have indexed the row, and then a later change
+    queues the row with the same version again.
     """
     taken: list[_Changed] = []
     for one in changed:
@@ -339,21 +326,21 @@ def _claiming(resource: str, changed: Iterable[_Changed]) -> Script[list[_Change
 
 
 def _reading_sources(taken: Iterable[_Changed]) -> Script[dict[tuple[str, int], tuple[object, ...]]]:
-    lines = [one.source_pk for one in taken if one.kind == "observation"]
-    plans = [one.source_pk for one in taken if one.kind == "task"]
+    observations = [one.source_pk for one in taken if one.kind == "observation"]
+    tasks = [one.source_pk for one in taken if one.kind == "task"]
     found: dict[tuple[str, int], tuple[object, ...]] = {}
-    if lines:
-        rows = yield q.observations_now(pks=lines)
+    if observations:
+        rows = yield q.observations_now(pks=observations)
         found |= {("observation", row.pk): tuple(row) for row in rows}
-    if plans:
-        rows = yield q.tasks_now(pks=plans)
-        labels = yield q.labels_of(tasks=plans)
+    if tasks:
+        rows = yield q.tasks_now(pks=tasks)
+        labels = yield q.labels_of(tasks=tasks)
         found |= {("task", row.pk): (*row, _labels(labels, row.pk)) for row in rows}
     return found
 
 
-def _still_so(documents: Sequence[_Document]) -> Script[list[_Document]]:
-    """Remove messages that were withdrawn or compacted since they were read; triggers have queued them again."""
+def _unchanged(documents: Sequence[_Document]) -> Script[list[_Document]]:
+    """Return the documents without messages that were withdrawn or compacted meanwhile. Triggers have queued these again."""
     said = [document for document in documents if document.values["doc"] > 0]
     levels: dict[int, int] = {}
     for some in chunks(said, _WORDS_A_QUERY):
@@ -367,7 +354,8 @@ def _still_so(documents: Sequence[_Document]) -> Script[list[_Document]]:
 
 
 def _scoped(values: Values, scope_pk: int) -> Values:
-    # No term contains a quote. PostgreSQL takes a quoted term literally, and FTS5 ignores the quotes.
+    # The terms are put in quotes, because PostgreSQL would split some terms without quotes. FTS5 ignores the quotes. No term
+    # contains a quote.
     mark = f"'{scope_pk:x}:"
     return {**values, "scope_pk": scope_pk, "terms": " ".join([f"{mark}{term}'" for term in values["terms"]])}
 
@@ -378,7 +366,7 @@ def _writing_words(scope_pk: int, documents: Sequence[_Document]) -> Script[None
     for chunk in chunks(words, _WORDS_A_QUERY):
         known = {row.word for row in (yield q.known_words(scope_pk=scope_pk, words=chunk))}
         new += [word for word in chunk if word not in known]
-    # In one order, to avoid deadlocks.
+    # All processes insert words in the same order, to avoid deadlocks.
     new.sort()
     for chunk in chunks(new, _WORDS_A_QUERY):
         yield q.add_word.many([{"scope_pk": scope_pk, "word": word} for word in chunk])

@@ -1,37 +1,40 @@
-"""Parse a query, with the times that it names. Any text is a valid query: what is not an operator is searched as words.
+"""Parse a query and the dates in it. Any text is a valid query: text that is not an operator is searched as words.
 
 "exact words"   must occur in this order            role:user  thread:t1  task:T-7  source:observation
-auth*           words that begin like this          after:2024-03  before:2024-03-05
-*chem*          words that contain this
--draft          must not occur                      everything else: the more of it, the better; so are -f and --force
+auth*           words that begin with `auth`        after:2024-03  before:2024-03-05
+*chem*          words that contain `chem`
+-draft          must not occur                      -f --force: options of a command, which are searched as words
 """
 
 import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final, NamedTuple, Self
 
-from memolog.core.clock import to_micros
 from memolog.core.message import ROLES
+from memolog.search.analysis import NAMES_SOMETHING, NUMBER, TIME
 from memolog.search.values import SOURCES
 from memolog.text.dates import ENGLISH_WEEKDAYS, FULL_MONTHS
 from memolog.text.words import STOP_WORDS, Word, folded, normal, parts_in_order, plain_of, terms_of_word, words_of
 
 
 class Window(NamedTuple):
-    """A span of time."""
+    """A span of time, from `first` to before `end`."""
 
     first: datetime
     end: datetime
 
-    def in_micros(self) -> tuple[int, int]:
-        """Return both moments in microseconds since 1970."""
-        return to_micros(self.first), to_micros(self.end)
+    @classmethod
+    def day(cls, now: datetime, back: int) -> Self:
+        """Return the day that was `back` days before `now`."""
+        first = now.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=back)
+        return cls(first, first + timedelta(days=1))
 
 
+# The words for the numbers 1 to 10.
 _COUNTS: Final = {
     word: number
     for number, words in enumerate(
@@ -39,6 +42,7 @@ _COUNTS: Final = {
     )
     for word in words.split()
 }
+# The days of each unit.
 _UNITS: Final = {"day": 1.0, "week": 7.0, "weekend": 7.0, "month": 30.4, "year": 365.25}
 _MONTH: Final = "|".join(sorted(FULL_MONTHS, key=len, reverse=True))
 _DAYS: Final = [name.lower() for name in ENGLISH_WEEKDAYS]
@@ -55,40 +59,37 @@ _AGO: Final = re.compile(rf"\b{_COUNT} (day|week|month|year)s? ago\b")
 _PAST: Final = re.compile(rf"\b(?:past|last) {_COUNT} (day|week|month|year)s\b")
 _LAST: Final = re.compile(r"\b(?:last|past|previous) (weekend|week|month|year)\b")
 _LAST_DAY: Final = re.compile(rf"\b(?:last|on) ({'|'.join(_DAYS)})\b")
-# How many years back a month without a year may be.
+# A date without a year means this date in each of the last ten years.
 _YEARS_BACK = 10
-# A moment a week outside a span still counts a third: people err by days, not by months.
+# People remember dates wrongly by days, not by months. A moment one week outside a span counts 1/e, which is about a third.
 _FORGIVEN_DAYS = 7.0
 _DAY_MICROS = 86_400_000_000
 
 
 def windows_in(text: str, now: datetime) -> tuple[Window, ...]:
-    """Return the spans of time that a text names, relative to `now`."""
+    """Return the dates in a text as spans of time. Words such as "yesterday" are relative to `now`."""
     plain = text.lower()
-    found = [*_dated(plain, now), *_iso(plain), *_relative(plain, now)]
+    found = [*_dated(plain, now), *filter(None, map(_iso, _ISO.finditer(plain))), *_relative(plain, now)]
     if not found:
-        found = [_year(int(hit[1]), now) for hit in _YEAR.finditer(plain)]
-    return tuple(found)
+        found = [_span(int(hit[1]), None, None, now.tzinfo) for hit in _YEAR.finditer(plain)]
+    return tuple(filter(None, found))
 
 
 def closeness(at: int, spans: Sequence[tuple[int, int]]) -> float:
-    """Return 1 for a moment (in microseconds) inside one of the spans, and less the farther outside it is."""
-    if not spans:
-        return 0.0
+    """Return 1 for a moment inside one of the spans, and less for a moment farther away. All times are in microseconds."""
     outside = min(max(first - at, at - end, 0) for first, end in spans)
     return math.exp(-outside / _DAY_MICROS / _FORGIVEN_DAYS)
 
 
 def moment(text: str, now: datetime) -> Window | None:
-    """Return the span of a single date: `2024`, `2024-03`, `2024-03-05`, `today`, `yesterday`."""
+    """Return the span of a date: `2024`, `2024-03`, `2024-03-05`, `today`, `yesterday`, or an exact time. Else None."""
     plain = text.strip().lower()
     if plain in {"today", "yesterday"}:
-        first = _midnight(now) - timedelta(days=plain == "yesterday")
-        return Window(first, first + timedelta(days=1))
-    if re.fullmatch(r"(?:19|20)\d\d", plain):
-        return _year(int(plain), now)
-    if _ISO.fullmatch(plain):
-        return next(iter(_iso(plain)), None)
+        return Window.day(now, int(plain == "yesterday"))
+    if _YEAR.fullmatch(plain):
+        return _span(int(plain), None, None, now.tzinfo)
+    if hit := _ISO.fullmatch(plain):
+        return _iso(hit)
     try:
         exact = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -97,54 +98,38 @@ def moment(text: str, now: datetime) -> Window | None:
     try:
         exact.astimezone(UTC)
     except OverflowError:
-        # The first and last hours of the calendar do not exist in every time zone.
+        # In UTC, the first and last hours of the calendar may be before year 1 or after year 9999.
         return None
     return Window(exact, exact)
 
 
-def _midnight(now: datetime) -> datetime:
-    return now.replace(hour=0, minute=0, second=0, microsecond=0)
-
-
-def _year(year: int, now: datetime) -> Window:
-    # Only the numbers 1900 to 2099 count as years.
-    first = _midnight(now).replace(year=year, month=1, day=1)
-    return Window(first, first.replace(year=year + 1))
-
-
-def _span(year: int, month: int, day: int | None, now: datetime) -> Window | None:
+def _span(year: int, month: int | None, day: int | None, zone: tzinfo | None) -> Window | None:
+    """Return a year, a month or a day as a span. None if the calendar has no such month or day."""
     try:
-        first = _midnight(now).replace(year=year, month=month, day=day or 1)
-        if day:
-            return Window(first, first + timedelta(days=1))
-        return Window(first, first.replace(year=year + month // 12, month=month % 12 + 1))
+        first = datetime(year, 1 if month is None else month, 1 if day is None else day, tzinfo=zone)
+        if day is not None:
+            return Window.day(first, 0)
+        months = 12 if month is None else month
+        return Window(first, first.replace(year=year + months // 12, month=months % 12 + 1))
     except (ValueError, OverflowError):
-        # There is no such day.
         return None
 
 
 def _dated(plain: str, now: datetime) -> Iterator[Window]:
     for hit in _DATED.finditer(plain):
         day, month, year = hit[1] or hit[5], hit[2] or hit[4] or hit[8], hit[3] or hit[6] or hit[9]
-        # "may" is mostly a verb and "mars" a planet: they are months only after a preposition or with a day or a year.
+        # "may" is mostly a verb and "mars" a planet, so they are months only after a preposition, or with a day or a year.
         if month in {"may", "mars", "mai"} and not (day or year or hit[7]):
             continue
         years = [int(year)] if year else range(now.year - _YEARS_BACK, now.year + 1)
         for number in years:
-            window = _span(max(1, number), FULL_MONTHS[month], int(day) if day else None, now)
+            window = _span(max(1, number), FULL_MONTHS[month], int(day or 0) or None, now.tzinfo)
             if window and (year or window.first <= now):
                 yield window
 
 
-def _iso(plain: str) -> Iterator[Window]:
-    for hit in _ISO.finditer(plain):
-        try:
-            start = datetime.fromisoformat(f"{hit[1]}-{hit[2]}-{hit[3] or '01'}T00:00:00+00:00")
-        except ValueError:
-            continue
-        window = _span(start.year, start.month, start.day if hit[3] else None, start)
-        if window:
-            yield window
+def _iso(hit: re.Match[str]) -> Window | None:
+    return _span(int(hit[1]), int(hit[2]), int(hit[3]) if hit[3] else None, UTC)
 
 
 def _relative(plain: str, now: datetime) -> Iterator[Window]:
@@ -155,15 +140,12 @@ def _relative(plain: str, now: datetime) -> Iterator[Window]:
     for hit in _PAST.finditer(plain):
         yield Window(_back(now, _number(hit[1]) * _UNITS[hit[2]]), now)
     for hit in _LAST.finditer(plain):
-        # "Last week" is the calendar week before this one to some, and the past seven days to others.
+        # "Last week" can mean the last calendar week or the last seven days, so the span is twice as long.
         yield Window(_back(now, 2 * _UNITS[hit[1]]), now)
     for hit in _LAST_DAY.finditer(plain):
-        back = (now.weekday() - _DAYS.index(hit[1])) % 7 or 7
-        day = _midnight(now) - timedelta(days=back)
-        yield Window(day, day + timedelta(days=1))
+        yield Window.day(now, (now.weekday() - _DAYS.index(hit[1])) % 7 or 7)
     if "yesterday" in plain:
-        day = _midnight(now) - timedelta(days=1)
-        yield Window(day, day + timedelta(days=1))
+        yield Window.day(now, 1)
 
 
 def _number(text: str) -> int:
@@ -178,12 +160,14 @@ def _back(now: datetime, days: float) -> datetime:
 
 
 MOST_WORDS: Final = 256
-"""The most words of a query. Of a longer text, such as a pasted log, the longest words are taken, and those at both ends,
-where the question usually is."""
+"""The maximum words of a query. Of a longer text, such as a pasted log, the longest words are searched, and the first and last
+words, because the question is usually at the beginning or at the end."""
 _AT_THE_ENDS = 32
 _MOST_CHARACTERS = 10_000
+# The maximum phrases, prefixes and words with * at both ends, and the maximum excluded words and excluded phrases.
 _MOST_SPECIAL = 8
 _MOST_WITHOUT = 64
+# Questions are short, so only this many characters are checked for the form of a question.
 _LOOKED_AT = 600
 
 _PIECE: Final = re.compile(
@@ -194,16 +178,16 @@ _PIECE: Final = re.compile(
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
-# After the first dash: an option of a command, which is searched, not excluded.
+# Matches the text after a dash if it is an option of a command ("-f", "--force"). An option is searched, not excluded.
 _OPTION: Final = re.compile(r"-|[A-Za-z]{1,2}$")
 _NO_SOURCE: Final = frozenset({"none"})
-"""Used if every source is excluded: nothing is found."""
+"""The value of `sources` if every source is excluded, so that nothing is found."""
 _QUESTION: Final = re.compile(
     r"\?\s*$|^\s*(?:what|when|where|which|who|whom|whose|why|how|did|do|does|is|are|was|were|can|could|has|have|had|should|"
     r"would|will|tell|remind|find|recall)\b|\b(?:i|my|me|we|our)\b",
     re.IGNORECASE,
 )
-# A query that names a function or a file asks for all its occurrences.
+# Matches a query with the name of a function or a file. Such a query asks for all occurrences of the name.
 _CODE: Final = re.compile(
     r"\w_\w|\b[a-z]{2,}[A-Z]|[A-Za-z_]\w{1,40}\.[a-z]\w{0,3}\b|(?<!\w)/\w+/\w|\w/\w+/\w|::|\w\(\)"
 )
@@ -214,7 +198,7 @@ _ASKS_ASSISTANT: Final = re.compile(
     r"|\b(?:our|previous|earlier|last) (?:last |previous |earlier )?(?:conversation|chat|discussion)|\bremind me\b",
     re.IGNORECASE,
 )
-# A request for advice asks for what was said about the matter, not for earlier requests for advice.
+# Matches a request for advice. Its words "suggest", "tips" and so on are not searched, because they would find earlier requests.
 _ASKS_ADVICE: Final = re.compile(
     r"\b(?:can|could|would|will|do) you\b|\bany (?:tips|advice|suggestions|ideas|recommendations)\b|\bwhat should i\b",
     re.IGNORECASE,
@@ -222,9 +206,11 @@ _ASKS_ADVICE: Final = re.compile(
 _ADVICE_WORDS: Final = frozenset(
     ("suggest", "suggestion", "suggestions", "recommend", "recommendation", "recommendations", "tip", "tips", "advice")
 )
-_ASKS_NUMBER: Final = re.compile(r"\bhow (?:many|much|old|long|often|far|big|tall)\b", re.IGNORECASE)
-_ASKS_TIME: Final = re.compile(r"\bwhen\b|\bwhat (?:date|day|time|year|month)\b|\bhow long ago\b", re.IGNORECASE)
-_ASKS_NAME: Final = re.compile(r"\bwho\b|\bwhere\b|\bwhich\b|\bthe name\b", re.IGNORECASE)
+_ASKS_FOR: Final = {
+    NUMBER: re.compile(r"\bhow (?:many|much|old|long|often|far|big|tall)\b", re.IGNORECASE),
+    TIME: re.compile(r"\bwhen\b|\bwhat (?:date|day|time|year|month)\b|\bhow long ago\b", re.IGNORECASE),
+    NAMES_SOMETHING: re.compile(r"\bwho\b|\bwhere\b|\bwhich\b|\bthe name\b", re.IGNORECASE),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +220,9 @@ class Wish:
     word: Word
     terms: tuple[str, ...]
     prefix: str | None = None
+    """The beginning of the wanted words, for a word that ends with *."""
     inside: str | None = None
+    """A part of the wanted words, for a word with * at both ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,28 +245,26 @@ class Query:
     windows: tuple[Window, ...] = ()
     is_question: bool = False
     names_code: bool = False
-    """Whether it names a function, a file or the like."""
+    """Whether the query contains the name of a function or a file."""
     asks_assistant: bool = False
-    asks_number: bool = False
-    asks_time: bool = False
-    asks_name: bool = False
-    spoken: frozenset[str] = field(default_factory=frozenset[str])
-    """The plain words, folded; names of speakers may be among them."""
+    asks_for: int = 0
+    """The traits that an answer has: NUMBER, TIME and NAMES_SOMETHING."""
     said: tuple[str, ...] = ()
-    """The same words in their order, with repetitions."""
+    """The plain words in their order, folded. Names of speakers may be among them."""
     named: tuple[str, ...] = ()
-    """Phrases that a question quotes: hits that contain them are preferred, not required."""
+    """Phrases that a question quotes. Hits that contain them are preferred, but the phrases need not occur."""
     unread: tuple[str, ...] = ()
     """The parts of the text that exceeded a limit, as written."""
 
 
 def parse(text: str, now: datetime) -> Query:
-    """Return the query of a text. Never raises; the middle of more than ten thousand characters is not read."""
+    """Return the query of a text. This never raises. Of a text of more than 10,000 characters, the middle is not read."""
     found = _Pieces(now)
-    for stretch in _read(text):
+    too_long = len(text) - _MOST_CHARACTERS
+    half = _MOST_CHARACTERS // 2
+    for stretch in (text[:half], text[-half:]) if too_long > 0 else (text,):
         for piece in _PIECE.finditer(normal(stretch)):
             found.take(piece)
-    # Questions are short: only the beginning of a long text is checked for the form of a question.
     plain = " ".join(found.plain)[:_LOOKED_AT]
     said = tuple(folded(word) for word in words_of(plain))
     wanted, excluded = found.wanted, found.excluded
@@ -288,7 +274,7 @@ def parse(text: str, now: datetime) -> Query:
     names_code = bool(_CODE.search(plain))
     return Query(
         wishes=(*map(_wish, chosen), *_starred(wanted)),
-        unread=(*left, *_too_many(found), *_skipped(text)),
+        unread=(*left, *_too_many(found), *([f"{too_long:,} characters in the middle"] if too_long > 0 else ())),
         phrases=() if asks_about_phrases else phrases,
         named=phrases if asks_about_phrases else (),
         without=(*map(_wish, excluded["word"][:_MOST_WITHOUT]), *_starred(excluded)),
@@ -305,16 +291,13 @@ def parse(text: str, now: datetime) -> Query:
         is_question=bool(_QUESTION.search(plain)) and not names_code,
         names_code=names_code,
         asks_assistant=bool(_ASKS_ASSISTANT.search(plain)),
-        asks_number=bool(_ASKS_NUMBER.search(plain)),
-        asks_time=bool(_ASKS_TIME.search(plain)),
-        asks_name=bool(_ASKS_NAME.search(plain)),
-        spoken=frozenset(said),
+        asks_for=sum(trait for trait, question in _ASKS_FOR.items() if question.search(plain)),
         said=said,
     )
 
 
 class _Pieces:
-    """Collects the pieces of a query by kind, those that are wanted and those that are excluded."""
+    """Collects the pieces of a query by kind: wanted pieces and excluded pieces."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now
@@ -326,7 +309,7 @@ class _Pieces:
         self.before: list[datetime] = []
 
     def take(self, piece: re.Match[str]) -> None:
-        """Add one piece."""
+        """Add one piece: a phrase, a filter or words."""
         if (phrase := piece["phrase"]) is not None:
             if wanted := phrase_of(phrase):
                 (self.excluded if piece["minus"] else self.wanted)["phrase"].append(wanted)
@@ -352,7 +335,7 @@ class _Pieces:
             self.unquoted.append(plain)
 
     def _filter(self, key: str, value: str, minus: str | None) -> bool:
-        """Take a filter; False if its value makes no sense: then it is words like any others."""
+        """Add a filter. Return False if its value is not valid, so that the piece is searched as words."""
         if key in {"after", "before"}:
             window = None if minus else moment(value, self.now)
             if window is None:
@@ -361,7 +344,7 @@ class _Pieces:
             return True
         known = {"role": ROLES, "source": SOURCES}.get(key)
         value = value.lower() if known else value
-        # No id holds what cannot be printed. A task cannot be excluded.
+        # Ids contain only printable characters. There is no filter that excludes a task.
         if (minus and key == "task") or not value or not value.isprintable() or (known and value not in known):
             return False
         (self.excluded if minus else self.wanted)[key].append(value)
@@ -369,10 +352,10 @@ class _Pieces:
 
 
 def phrase_of(text: str) -> str:
-    """Return the words of a text in order, folded, with one space around each: what a phrase is looked for in.
+    """Return the words of a text in order, folded and with one space around each. A phrase occurs if its words are a substring.
 
-    Identifiers fall into their parts ("state of the art" occurs in `state-of-the-art`), and scripts without spaces into
-    characters, since nothing else says where a word of theirs begins.
+    Identifiers are divided into their parts, so "state of the art" occurs in `state-of-the-art`. Text in scripts without spaces
+    is divided into characters, because the beginning of a word cannot be detected.
     """
     words = [folded(part) for word in words_of(normal(text)) for part in parts_in_order(word)]
     return f" {' '.join(words)} " if words else ""
@@ -384,10 +367,8 @@ def _wish(word: Word) -> Wish:
 
 def _chosen(found: _Pieces, plain: str) -> tuple[list[Word], list[Word]]:
     words = list(dict.fromkeys(word for text in found.plain for word in words_of(text)))
-    telling = [word for word in words if folded(word) not in STOP_WORDS]
-    if _ASKS_ADVICE.search(plain):
-        telling = [word for word in telling if folded(word) not in _ADVICE_WORDS]
-    chosen = telling or words
+    ignored = STOP_WORDS | _ADVICE_WORDS if _ASKS_ADVICE.search(plain) else STOP_WORDS
+    chosen = [word for word in words if folded(word) not in ignored] or words
     if len(chosen) <= MOST_WORDS:
         return chosen, []
     known = frozenset(chosen)
@@ -398,18 +379,8 @@ def _chosen(found: _Pieces, plain: str) -> tuple[list[Word], list[Word]]:
     return [word for word in chosen if word in taken], [word for word in chosen if word not in taken]
 
 
-def _read(text: str) -> tuple[str, ...]:
-    half = _MOST_CHARACTERS // 2
-    return (text,) if len(text) <= _MOST_CHARACTERS else (text[:half], text[-half:])
-
-
-def _skipped(text: str) -> Iterator[str]:
-    if len(text) > _MOST_CHARACTERS:
-        yield f"{len(text) - _MOST_CHARACTERS:,} characters in the middle"
-
-
 def _sources(found: _Pieces) -> frozenset[str]:
-    """Return the sources that are wanted; none means all, so that an exclusion names the others."""
+    """Return the wanted sources. An empty set means all sources, so after an exclusion all other sources are listed."""
     wanted, excluded = frozenset(found.wanted["source"]), frozenset(found.excluded["source"])
     return (wanted or frozenset(SOURCES)) - excluded or _NO_SOURCE if excluded else wanted
 

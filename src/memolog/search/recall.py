@@ -1,32 +1,63 @@
-"""Recall pages of exact messages from a reference."""
+"""Recall pages of exact messages from a reference, with their whole text or with one line for each message.
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast, get_args
+A part that is too large for a page is shown in pieces on several pages. Put together, the pieces are the text of the part.
+"""
 
-from memolog.core.message import Message, ToolResultPart
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, assert_never, get_args
+
+from memolog.core.exact_json import content_text
+from memolog.core.message import (
+    FilePart,
+    Message,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+)
 from memolog.db.scope import FIRST, check_choices, check_number, page_key, page_token
 from memolog.errors import InputError
-from memolog.search.recall_page import LEAST_TOKENS, PageDraft, PartFilter
 from memolog.search.recall_store import Place, Position, Reference
-from memolog.search.values import Detail, PartType, RecallPage
+from memolog.search.values import Detail, PartType, Recalled, RecalledPiece, RecallPage
+from memolog.text.cut import cut, cut_end, cut_middle, cut_tokens, is_boundary
+from memolog.text.dates import clock
+from memolog.text.escape import element, escape, one_line
+from memolog.text.lookalikes import label, quoted_label
 from memolog.text.tokens import TokenCounter
 
 if TYPE_CHECKING:
     from memolog.store import Store
 
-# Rows are read in growing batches: most pages need few, and a filter may skip many.
+LEAST_TOKENS: Final = 200
+"""A page has at least this many tokens, so that it has room for the head of a message and some text."""
+
+# Rows are read in batches of growing size, because most pages need few rows, but a filter may skip many.
 _FIRST_BATCH: Final = 12
 _LAST_BATCH: Final = 200
-# A page ends after this many rows even if none matched; its cursor continues.
+# A page ends after this many rows even if none of them is shown. Its cursor continues after them.
 _MOST_ROWS: Final = 5_000
+# The first character of a cursor is the direction.
 _FORWARD: Final = "f"
 _BACK: Final = "b"
+# Maximum lengths in characters.
+_LINE_CHARACTERS: Final = 240
+_RESULT_CHARACTERS: Final = 120
+_NAME_CHARACTERS: Final = 60
+# A token has at most this many characters. So only the beginning of a long text must be read.
+_CHARACTERS_A_TOKEN: Final = 10
+# Tokens that are added to each size, for line breaks between messages and for rounding.
+_SLACK: Final = 6
+# A piece is started only if at least this many tokens are free.
+_LEAST_ROOM: Final = 24
+_TOMBSTONES: Final = {"withdrawn": "[withdrawn]", "forgotten": "[forgotten]"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallRequest:
-    """The arguments of a recall."""
+    """The arguments of a recall. `types`, `tool` and `part` select the parts to show."""
 
     reference: Reference
     thread: str | None = None
@@ -50,6 +81,19 @@ class RecallRequest:
         if self.part is not None and check_number("part", self.part) < 0:
             raise InputError(f"`part` must be 0 or more, got {self.part}.", then="Count the parts of a message from 0.")
 
+    @property
+    def shows_all_parts(self) -> bool:
+        """Return whether all parts are shown."""
+        return not self.types and self.tool is None and self.part is None
+
+    def shows(self, index: int, part: Part, tool: str | None) -> bool:
+        """Return whether a part is shown. `index` is its position in the message, and `tool` the name of its tool."""
+        return (
+            (not self.types or part.type in self.types)
+            and (self.tool is None or tool == self.tool)
+            and (self.part is None or index == self.part)
+        )
+
 
 async def recall(
     store: "Store", counter: TokenCounter, resource: str, request: RecallRequest, *, shared: bool
@@ -58,73 +102,30 @@ async def recall(
     place = await store.recall.find(
         resource, request.reference, thread=request.thread, shared=shared, alone=request.part is not None
     )
-    wanted = PartFilter(
-        types=frozenset(cast("Collection[PartType]", request.types)), tool=request.tool, part=request.part
-    )
     labels = {stretch.thread: stretch.label for stretch in place.stretches if stretch.label}
     if len({stretch.thread for stretch in place.stretches}) > 1:
         labels = {stretch.thread: stretch.label or stretch.thread for stretch in place.stretches}
-    draft = PageDraft(counter=counter, tokens=request.tokens, detail=request.detail, wanted=wanted, labels=labels)
-    walk = _Walk(store, resource, place, draft)
     is_back, position = _read_cursor(request.cursor, place.start)
-    stopped = await walk.fill(position, back=is_back)
+    draft = PageDraft(counter=counter, request=request, back=is_back, labels=labels)
+    stopped = await _fill(store, resource, place, draft, position)
     if is_back:
         after, before = f"{_FORWARD}.{page_token(position)}", stopped and f"{_BACK}.{page_token(stopped)}"
     else:
         after = stopped and f"{_FORWARD}.{page_token(stopped)}"
         before = f"{_BACK}.{page_token(position)}" if position > place.begins else None
+    text = draft.text
     return RecallPage(
         items=tuple(draft.items),
-        text=draft.text,
-        tokens=counter.count(draft.text),
+        text=text,
+        tokens=counter.count(text),
         detail=request.detail,
         next=after,
         previous=before,
     )
 
 
-class _Walk:
-    def __init__(self, store: "Store", resource: str, place: Place, draft: PageDraft) -> None:
-        self._store, self._resource, self._place, self._draft = store, resource, place, draft
-        self._keys = {stretch.thread: stretch.thread_pk for stretch in place.stretches}
-
-    async def fill(self, position: Position, *, back: bool) -> Position | None:
-        """Fill the page forwards or backwards from a position; return where to continue, None at the end."""
-        batch, looked = _FIRST_BATCH, 0
-        while looked < _MOST_ROWS:
-            rows = await self._store.recall.rows(self._resource, self._place, position, back=back, limit=batch)
-            await self._learn_tools(rows[::-1] if back else rows)
-            for message in _said(rows):
-                here = self._keys[message.thread], message.seq
-                at = position[2:] if position[:2] == here else None
-                stopped = self._draft.add(message, at, back=back)
-                if stopped is not None:
-                    return *here, *stopped
-            if len(rows) < batch:
-                return None
-            position = self._keys[rows[-1].thread], rows[-1].seq + (0 if back else 1), 0, 0
-            looked, batch = looked + len(rows), min(2 * batch, _LAST_BATCH)
-        return position
-
-    async def _learn_tools(self, rows: tuple[Message, ...]) -> None:
-        """Find the names of the tools of these rows, since a result need not have it."""
-        self._draft.learn(rows)
-        nameless = {
-            part.call_id: message
-            for message in reversed(rows)
-            for part in message.parts
-            if isinstance(part, ToolResultPart) and not part.name and part.call_id not in self._draft.tools
-        }
-        for message in {message.seq: message for message in nameless.values()}.values():
-            if any(call not in self._draft.tools for call, owner in nameless.items() if owner is message):
-                self._draft.learn(await self._store.recall.calls_before(self._resource, message.thread, message.seq))
-
-
-def _said(rows: Iterable[Message]) -> Iterable[Message]:
-    return (message for message in rows if not message.own)
-
-
 def _read_cursor(cursor: str | None, start: Position) -> tuple[bool, Position]:
+    """Return whether a cursor goes back, and its position. Without a cursor, the position is `start`."""
     if cursor is None:
         return False, start
     direction, _, rest = cursor.partition(".") if isinstance(cursor, str) else ("", "", "")  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -134,3 +135,284 @@ def _read_cursor(cursor: str | None, start: Position) -> tuple[bool, Position]:
         )
     thread_pk, seq, part, character = page_key(rest, (FIRST,) * 4)
     return direction == _BACK, (thread_pk, max(seq, 0), max(part, 0), max(character, 0))
+
+
+async def _fill(store: "Store", resource: str, place: Place, draft: "PageDraft", position: Position) -> Position | None:
+    """Fill a page from a position. Return the position where the next page continues, or None at the end."""
+    keys = {stretch.thread: stretch.thread_pk for stretch in place.stretches}
+    batch, read = _FIRST_BATCH, 0
+    while read < _MOST_ROWS:
+        rows = await store.recall.rows(resource, place, position, back=draft.back, limit=batch)
+        await _learn_tools(store, resource, draft, rows[::-1] if draft.back else rows)
+        for message in rows:
+            if message.own:
+                continue
+            here = keys[message.thread], message.seq
+            stopped = draft.add(message, position[2:] if position[:2] == here else None)
+            if stopped is not None:
+                return *here, *stopped
+        if len(rows) < batch:
+            return None
+        position = keys[rows[-1].thread], rows[-1].seq + (0 if draft.back else 1), 0, 0
+        read, batch = read + len(rows), min(2 * batch, _LAST_BATCH)
+    return position
+
+
+async def _learn_tools(store: "Store", resource: str, draft: "PageDraft", rows: Sequence[Message]) -> None:
+    """Store the names of the tools of these rows in the page. For results without a name, the rows before are read."""
+    draft.learn(rows)
+    nameless = {
+        part.call_id: message
+        for message in reversed(rows)
+        for part in message.parts
+        if isinstance(part, ToolResultPart) and not part.name and part.call_id not in draft.tools
+    }
+    for message in {message.seq: message for message in nameless.values()}.values():
+        if any(call not in draft.tools for call, owner in nameless.items() if owner is message):
+            draft.learn(await store.recall.calls_before(resource, message.thread, message.seq))
+
+
+@dataclass(slots=True, kw_only=True)
+class PageDraft:
+    """A page that is filled with messages: forwards from its first message, or with `back` backwards from its last message."""
+
+    counter: TokenCounter
+    request: RecallRequest
+    back: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    tools: dict[str, str] = field(default_factory=dict[str, str])
+    """The name of the tool for the id of each call."""
+    items: list[Recalled] = field(default_factory=list[Recalled])
+    _used: int = 0
+
+    @property
+    def text(self) -> str:
+        """Return the page as text for a model."""
+        return "\n".join(map(self._render, self.items))
+
+    def learn(self, messages: Iterable[Message]) -> None:
+        """Store the name of the tool of each call, because the result of a call may have no name."""
+        for message in messages:
+            self.tools |= {part.id: part.name for part in message.parts if isinstance(part, ToolCallPart)}
+
+    def add(self, message: Message, at: tuple[int, int] | None = None) -> tuple[int, int] | None:
+        """Add a message to the page: the text after `at` (a part and a character in it), or with `back` the text before `at`.
+
+        If the page is full before the end of the message, return the part and character where the next page continues; else None.
+        """
+        back = self.back
+        everything = (max(1, len(message.parts)), 0) if back else (0, 0)
+        stopped = edge = at or everything
+        undivided = self._undivided(message)
+        if undivided is not None:
+            return None if self._put(undivided) else everything if back else edge
+        pieces: list[RecalledPiece] = []
+        for index, part in reversed(self._parts(message)) if back else self._parts(message):
+            if (index, 0) >= edge if back else index < edge[0]:
+                continue
+            whole = self._whole(index, part)
+            outer = whole.length if back else 0
+            place = min(edge[1], whole.length) if index == edge[0] else outer
+            piece = self._fitting(message, pieces, whole, place)
+            if piece is not None:
+                pieces.insert(0 if back else len(pieces), piece)
+                stopped = index, piece.start if back else piece.start + len(piece.text)
+            elif not back:
+                stopped = index, place
+            if piece is None or stopped[1] != whole.length - outer:
+                self._finish(message, pieces)
+                return stopped
+        self._finish(message, pieces)
+        return None
+
+    # ------------------------------------------------------------ messages
+
+    def _undivided(self, message: Message) -> Recalled | None:
+        """Return a message that is not divided between pages; None if the message may be divided."""
+        if message.state != "live" or not (message.parts or message.pruned):
+            return _head(message)
+        if message.pruned:
+            text = message.injection or message.search or ""
+            piece = RecalledPiece(part=0, type="text", text=cut(text, _LINE_CHARACTERS), start=0, length=len(text))
+            return replace(_head(message), pieces=(piece,), pruned=True)
+        if self.request.detail == "full":
+            return None
+        return replace(_head(message), pieces=tuple(self._line(i, part) for i, part in self._parts(message)))
+
+    def _parts(self, message: Message) -> Sequence[tuple[int, Part]]:
+        parts = enumerate(message.parts)
+        return [(index, part) for index, part in parts if self.request.shows(index, part, self._tool(part))]
+
+    def _put(self, item: Recalled) -> bool:
+        """Add a message to the page if it fits or if the page is empty. Return False if it does not fit.
+
+        A message without a part that the request selects is not shown, and the result is True.
+        """
+        is_empty = not item.pieces and item.state == "live"
+        if is_empty and not self.request.shows_all_parts:
+            return True
+        size = self.counter.count(self._render(item)) + _SLACK
+        if self.items and self._used + size > self.request.tokens:
+            return False
+        self._used += size
+        self.items.insert(0 if self.back else len(self.items), item)
+        return True
+
+    def _finish(self, message: Message, pieces: Sequence[RecalledPiece]) -> None:
+        if pieces:
+            # The tokens of each piece and of the head are in `_used` already.
+            item = replace(_head(message), pieces=tuple(pieces))
+            self.items.insert(0 if self.back else len(self.items), item)
+
+    # ------------------------------------------------------------ pieces
+
+    def _tool(self, part: Part) -> str | None:
+        match part:
+            case ToolCallPart():
+                return part.name
+            case ToolResultPart():
+                return part.name or self.tools.get(part.call_id)
+            case _:
+                return None
+
+    def _whole(self, index: int, part: Part) -> RecalledPiece:
+        text = part_text(part)
+        result = part if isinstance(part, ToolResultPart) else None
+        call = part.id if isinstance(part, ToolCallPart) else result.call_id if result else None
+        return RecalledPiece(
+            part=index,
+            type=part.type,
+            text=text,
+            start=0,
+            length=len(text),
+            tool=self._tool(part),
+            call=call,
+            is_error=bool(result and result.is_error),
+            files=tuple(map(part_text, result.files)) if result else (),
+        )
+
+    def _line(self, index: int, part: Part) -> RecalledPiece:
+        whole = self._whole(index, part)
+        most = _RESULT_CHARACTERS if whole.type in {"tool_result", "reasoning"} else _LINE_CHARACTERS
+        # Shorten the text first, because only its beginning and its end are needed.
+        ends = cut_middle(whole.text, 8 * most, " … ")
+        return replace(whole, text=cut_middle(" ".join(ends.split()), most, " … "))
+
+    def _fitting(
+        self, message: Message, pieces: Sequence[RecalledPiece], whole: RecalledPiece, place: int
+    ) -> RecalledPiece | None:
+        """Return the largest piece that begins at a place, or with `back` ends there, and fits the page; None if none fits."""
+        # The head of a message is counted with its first piece.
+        around = _SLACK if pieces else self.counter.count(self._render(_head(message))) + 2 * _SLACK
+        room = self.request.tokens - self._used - around
+        is_page_empty = not self.items and not pieces
+        if is_page_empty:
+            # An empty page shows at least a short piece, so that the last page is always reached.
+            room = max(room, _LEAST_ROOM)
+        # A piece of a few tokens is useless, so the text continues on the next page.
+        if room < _LEAST_ROOM:
+            return None
+        most = room
+        while True:
+            start, end = self._stretch(whole.text, place, most)
+            piece = replace(whole, text=whole.text[start:end], start=start)
+            size = self.counter.count(_body(piece))
+            # If not even one character fits, it is shown only if the page is empty.
+            if size <= room or (most <= 1 and is_page_empty):
+                self._used += around + size
+                return piece
+            if most <= 1:
+                return None
+            most = min(most - 1, max(1, most * room // size))
+
+    def _stretch(self, text: str, place: int, most: int) -> tuple[int, int]:
+        """Return start and end of about `most` tokens of a text. They do not divide a visible character."""
+        if self.back:
+            return place - len(cut_end(text[:place], min(place, _CHARACTERS_A_TOKEN * most))), place
+        stretch = text[place : place + _CHARACTERS_A_TOKEN * most]
+        taken = cut_tokens(stretch, most, self.counter) or cut(stretch, 1) or stretch[:1]
+        end = place + len(taken)
+        while end - 1 > place and not is_boundary(text, end):
+            end -= 1
+        return place, end if is_boundary(text, end) else place + len(taken)
+
+    # ------------------------------------------------------------ text
+
+    def _render(self, item: Recalled) -> str:
+        when = clock(item.at, item.zone)
+        speaker = label(item.speaker or "", _NAME_CHARACTERS)
+        who = f'{item.role} "{escape(speaker)}"' if speaker else item.role
+        thread = self.labels.get(item.thread)
+        if item.state != "live":
+            return f"{_place(item, thread)} ({when}) {who}: {_TOMBSTONES[item.state]}"
+        if self.request.detail == "low" or item.pruned:
+            shown = " | ".join(filter(None, map(_in_line, item.pieces))) or "[nothing to show]"
+            note = "[raw text removed] " if item.pruned else ""
+            return f"{_place(item, thread)} ({when}) {who}: {note}{shown}"
+        body = "\n".join(map(_body, item.pieces))
+        return element("message", body, thread=thread, seq=str(item.seq), at=when, role=item.role, speaker=speaker)
+
+
+def part_text(part: Part) -> str:
+    """Return the text of a part: its text, the arguments or the result of a tool, or the description of a file."""
+    match part:
+        case TextPart() | ReasoningPart():
+            return part.text
+        case ToolCallPart():
+            return content_text(part.arguments)
+        case ToolResultPart():
+            return content_text(part.content)
+        case FilePart():
+            size = f"{len(part.data):,} bytes" if part.data is not None else None
+            return ", ".join(filter(None, (part.name, part.media_type, size, part.url)))
+        case UnknownPart():
+            return content_text(part.data)
+        case _:
+            assert_never(part)
+
+
+def _head(message: Message) -> Recalled:
+    return Recalled(
+        thread=message.thread,
+        seq=message.seq,
+        id=message.id,
+        role=message.role,
+        at=message.created_at,
+        state=message.state,
+        zone=message.zone,
+        speaker=message.speaker,
+    )
+
+
+def _place(item: Recalled, thread: str | None) -> str:
+    return f"{thread} #{item.seq}" if thread else f"#{item.seq}"
+
+
+def _named(piece: RecalledPiece) -> str:
+    tool = escape(quoted_label(piece.tool or "", _NAME_CHARACTERS, is_tool=True))
+    match piece.type:
+        case "text":
+            return ""
+        case "tool_call":
+            return f"call {tool}"
+        case "tool_result":
+            return f"{'error' if piece.is_error else 'result'} {tool}".strip()
+        case "reasoning" | "file" | "unknown":
+            return piece.type
+        case _:
+            assert_never(piece.type)
+
+
+def _in_line(piece: RecalledPiece) -> str:
+    name, text = _named(piece), one_line(piece.text)
+    return f"[{name}] {text}".strip() if name else text
+
+
+def _body(piece: RecalledPiece) -> str:
+    """Return the text of a piece, with a heading in brackets unless the piece is a whole text part."""
+    name = _named(piece)
+    if not piece.is_whole:
+        end = piece.start + len(piece.text)
+        name = f"{name or 'text'}, characters {piece.start:,} to {end:,} of {piece.length:,}"
+    files = "".join(f"\n[file] {one_line(cut(name, _LINE_CHARACTERS))}" for name in piece.files[:10])
+    return (f"[{name}]\n" if name else "") + escape(piece.text) + (files if piece.start == 0 else "")

@@ -1,6 +1,6 @@
 """Find the messages behind a reference (an observation, a group, a span or a message), and read them in either direction.
 
-What belongs to another resource is reported exactly like what is missing.
+A reference to something of another resource gives the same error as a reference to something that does not exist.
 """
 
 from __future__ import annotations
@@ -22,24 +22,33 @@ q = load_queries("search/recall")
 messages = load_queries("messages/messages")
 
 Reference = str | int | Span
-"""An observation's or a group's id or handle, a message's id or number, or a span."""
+"""The id or handle of an observation or a group, the id or number of a message, or a span."""
 
 Position = tuple[int, int, int, int]
-"""A place in the order of recall: the thread's key, the sequence number, the part, the character."""
+"""The key of a thread, the sequence number of a message, the index of a part, and a character in the part."""
 
-# A group, or one of its lines.
+# The handle of a group ("g3"), or of an observation of the group ("g3.2").
 _HANDLE: Final = re.compile(r"(?P<group>g\d{1,15})(?:\.(?P<line>\d{1,15}))?")
 _ALIAS: Final = re.compile(r"t(\d{1,15})")
 _RANGE: Final = r"#?(?P<first>\d{1,18})(?:\s*(?:-|–|—|\.\.|to)\s*#?(?P<last>\d{1,18}))?"
-_SPAN: Final = re.compile(_RANGE)
+SPAN: Final = re.compile(_RANGE)
+"""A number of a message, or a span, as text. The groups are `first` and `last`."""
 _SPAN_OF_THREAD: Final = re.compile(rf"(?P<thread>.*?\S)(?:\s*[#:]\s*|\s+){_RANGE}", re.DOTALL)
+# The maximum number of values in one query, and of thread names in an error message.
 _AT_ONCE: Final = 500
 _MOST_NAMED: Final = 5
+# A result without a tool name is usually at most this many messages after its call.
+_CALL_DISTANCE: Final = 60
 
 
 def is_number(reference: str) -> bool:
-    """Return whether a reference is only a number or a span, which needs a thread."""
-    return _SPAN.fullmatch(reference.strip()) is not None
+    """Return whether a reference is a number or a span without a thread, so that the thread must be given separately."""
+    return SPAN.fullmatch(reference.strip()) is not None
+
+
+def is_of_a_thread(reference: str) -> bool:
+    """Return whether a reference is unique only within a thread: a number, a span, or the handle of a group or observation."""
+    return is_number(reference) or _HANDLE.fullmatch(reference.strip()) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,20 +65,20 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The target of a reference: stretches in their order, and where to begin."""
+    """The messages behind a reference, as stretches in order, and the position of the first page."""
 
     stretches: tuple[Stretch, ...]
     start: Position
 
     @property
     def begins(self) -> Position:
-        """Return the first position of all."""
+        """Return the position of the first message."""
         first = self.stretches[0]
         return first.thread_pk, first.first, 0, 0
 
 
 class Recall:
-    """Finds the messages behind references; each call is limited to one resource."""
+    """Finds the messages behind references. Each call is limited to one resource."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -83,9 +92,10 @@ class Recall:
         shared: bool = False,
         alone: bool = False,
     ) -> Place:
-        """Return the target of a reference; raises NotFound.
+        """Return the messages behind a reference. Raise NotFound if there are none.
 
-        `shared` prefers the shared log of the resource, `alone` returns only the named message.
+        With `shared`, the shared log of the resource has precedence. With `alone`, a reference to a message returns only this
+        message, and not also its thread.
         """
         check_ids(resource=resource)
         check_optional_ids(thread=thread)
@@ -101,23 +111,24 @@ class Recall:
     async def rows(
         self, resource: str, place: Place, position: Position, *, back: bool = False, limit: int = 50
     ) -> tuple[Message, ...]:
-        """Return the messages of a place from a position on, or (`back`) before it, the nearest first."""
+        """Return at most `limit` messages from a position on, or with `back` before the position, the nearest message first."""
         check_ids(resource=resource)
         check_limit(limit)
         return await self._engine.read(lambda: _reading(resource, place, position, back=back, limit=limit))
 
-    async def calls_before(self, resource: str, thread: str, seq: int, *, limit: int = 60) -> tuple[Message, ...]:
-        """Return the messages just before a number, where the call of a result is."""
+    async def calls_before(self, resource: str, thread: str, seq: int) -> tuple[Message, ...]:
+        """Return the last messages before a number. The call of a result is usually among them."""
         check_ids(resource=resource, thread=thread)
-        step = messages.before(resource=resource, thread=thread, before=seq, limit=check_limit(limit))
+        step = messages.before(resource=resource, thread=thread, before=seq, limit=_CALL_DISTANCE)
         return await self._engine.fetch(step, message_from_row)
 
 
-# ---------------------------------------------------------------- finding
-
-
 def _finding(resource: str, reference: Reference, thread: str | None, *, shared: bool, alone: bool) -> Script[Place]:
-    named = None if thread is None else (yield from _thread(resource, thread, shared=shared))
+    named = None
+    if thread is not None:
+        named = yield from _thread_if_any(resource, thread, shared=shared)
+        if named is None:
+            raise ThreadNotFound(thread)
     if isinstance(reference, int):
         place: Place | None = _numbered(reference, None, named, alone=alone)
     elif isinstance(reference, Span):
@@ -133,13 +144,6 @@ def _finding(resource: str, reference: Reference, thread: str | None, *, shared:
             then="Use an id that the log or a search shows, or a span such as 12-30 with its thread.",
         )
     return (yield from _labelled(resource, place)) if shared else place
-
-
-def _thread(resource: str, name: str, *, shared: bool) -> Script[Row]:
-    found = yield from _thread_if_any(resource, name, shared=shared)
-    if found is None:
-        raise ThreadNotFound(name)
-    return found
 
 
 def _thread_if_any(resource: str, name: str, *, shared: bool) -> Script[Row | None]:
@@ -169,15 +173,16 @@ def _known(resource: str, reference: str, thread: Row | None, *, shared: bool) -
 def _of_log(
     resource: str, handle: str, rows: Sequence[Row], thread: Row | None, *, shared: bool
 ) -> Script[Sequence[Row]]:
-    """Return the group in the log of the thread, or in the shared one."""
-    wanted = {0} if thread is None else {0, thread.pk}
-    meant = [row for row in rows if row.log_thread in wanted or thread is None]
+    """Return the group with a handle in the log of the thread, or in the shared log. Without a thread, any log is possible."""
+    meant = [row for row in rows if thread is None or row.log_thread in {0, thread.pk}]
     if len(meant) > 1:
         meant = [row for row in meant if (row.log_thread == 0) == shared]
     if len(meant) > 1:
         keys = [row.log_thread for row in meant[: _MOST_NAMED + 1]]
         names = yield q.thread_names(resource=resource, threads=keys)
-        raise _several(f"group {handle}", [row.id for row in names], "Each thread's log counts its groups by itself.")
+        raise _several(
+            f"group {handle}", [row.id for row in names], "The log of each thread numbers its groups from 1."
+        )
     return meant
 
 
@@ -186,7 +191,7 @@ def _several(what: str, threads: Sequence[str], why: str) -> InputError:
     return InputError(
         f"Several threads have a {what}: {names}.",
         why=why,
-        then="Name the thread: thread=…, or --thread on the command line.",
+        then="Pass the thread: thread=…, or --thread on the command line.",
     )
 
 
@@ -194,14 +199,11 @@ def _group(resource: str, row: Row) -> Script[Place | None]:
     if row.kind != "observer":
         rows = yield q.observations_of_group(group_pk=row.pk)
         return (yield from _behind(resource, [line.pk for line in rows]))
-    rows = yield q.thread_by_key(resource=resource, thread_pk=row.thread_pk)
-    if not rows:
-        return None
-    return _place([Stretch(thread_pk=row.thread_pk, thread=rows[0].id, first=row.first_seq, last=row.last_seq)])
+    return _place([Stretch(thread_pk=row.thread_pk, thread=row.thread, first=row.first_seq, last=row.last_seq)])
 
 
 def _behind(resource: str, observations: Sequence[int]) -> Script[Place | None]:
-    """Return the messages that lines of the log come from, through all lines that they merge."""
+    """Return the source messages of observations. A reflection also has the sources of all observations that it merges."""
     found: set[Row] = set()
     for some in chunks(observations, _AT_ONCE):
         found.update((yield q.sources(resource=resource, observations=some)))
@@ -211,13 +213,15 @@ def _behind(resource: str, observations: Sequence[int]) -> Script[Place | None]:
 def _message(resource: str, reference: str, thread: Row | None, *, alone: bool) -> Script[Place | None]:
     rows = yield q.message_places(resource=resource, id=reference, thread=thread.id if thread else None)
     if len(rows) > 1:
-        raise _several(f"message {reference}", [row.id for row in rows], "An id is unique within its thread only.")
+        raise _several(
+            f"message {reference}", [row.id for row in rows], "The id of a message is unique only within its thread."
+        )
     return _from(rows[0], rows[0].seq, alone=alone) if rows else None
 
 
 def _written(resource: str, reference: str, thread: Row | None, *, shared: bool, alone: bool) -> Script[Place | None]:
-    """Return the place of a written span or number: "12-30", "t1 12-30", "#12"."""
-    hit = _SPAN.fullmatch(reference.strip())
+    """Return the messages of a span or a number that is given as text: "12-30", "t1 12-30", "#12"."""
+    hit = SPAN.fullmatch(reference.strip())
     if hit is None:
         hit = _SPAN_OF_THREAD.fullmatch(reference.strip())
         thread = (yield from _thread_if_any(resource, hit["thread"], shared=shared)) if hit else None
@@ -231,8 +235,8 @@ def _numbered(first: int, last: int | None, thread: Row | None, *, alone: bool) 
     if thread is None:
         raise InputError(
             "A message number needs a thread.",
-            why="Each thread counts its messages by itself.",
-            then="Name the thread: thread=…, or write it before the number.",
+            why="Each thread numbers its messages from 1.",
+            then="Pass the thread: thread=…, or write it before the number.",
         )
     if last is not None and last < first:
         raise InputError(
@@ -247,14 +251,14 @@ def _numbered(first: int, last: int | None, thread: Row | None, *, alone: bool) 
 
 
 def _from(thread: Row, seq: int, *, alone: bool) -> Place:
-    """Return the place of a message in its thread, which can be continued in either direction."""
+    """Return the place that begins at a message. Unless `alone`, the pages continue through its thread in both directions."""
     first, last = (seq, seq) if alone else (1, thread.last_seq)
     stretch = Stretch(thread_pk=thread.pk, thread=thread.id, first=first, last=last)
     return Place(stretches=(stretch,), start=(thread.pk, seq, 0, 0))
 
 
 def _place(stretches: Sequence[Stretch]) -> Place | None:
-    """Return the place of these stretches, adjacent ones joined; None if there is none."""
+    """Return the place of these stretches. Adjacent stretches are joined. None if there are no stretches."""
     joined: list[Stretch] = []
     for stretch in sorted(stretches, key=lambda stretch: (stretch.thread_pk, stretch.first)):
         before = joined[-1] if joined else None
@@ -275,13 +279,10 @@ def _labelled(resource: str, place: Place) -> Script[Place]:
     return replace(place, stretches=tuple(stretches))
 
 
-# ---------------------------------------------------------------- reading
-
-
 def _reading(resource: str, place: Place, position: Position, *, back: bool, limit: int) -> Script[tuple[Message, ...]]:
     found: list[Message] = []
     thread_pk, seq, part, character = position
-    # Going back, the row of the position is needed only if part of it lies before the position.
+    # When reading backwards, the message at the position is needed only if a part of it is before the position.
     end = seq if (part, character) > (0, 0) else seq - 1
     for stretch in reversed(place.stretches) if back else place.stretches:
         first, last = stretch.first, stretch.last

@@ -1,11 +1,10 @@
-"""Search a resource: bring the index up to date, query it, check phrases, and return one page."""
+"""Search a resource: update the index, query it, check phrases, and return one page of results."""
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 from zlib import crc32
 
 from memolog.core.clock import from_micros
@@ -21,9 +20,8 @@ from memolog.errors import InputError, StoreError, ThreadNotFound
 from memolog.search.analysis import Redact, text_of_parts, text_of_task
 from memolog.search.bm25 import is_task as is_task_key
 from memolog.search.query import Query, parse
-from memolog.search.ranking import Fact, Ranked, Scored, best_of_threads
+from memolog.search.rank import Ranked, Scored, best_of_threads, of_one_fact, statement_in
 from memolog.search.snippets import Marker, contains_phrases
-from memolog.search.statements import Statement, changes, statement_in
 from memolog.search.store import SearchHits
 from memolog.search.values import SOURCES, SearchAnswer, SearchResult, Source
 from memolog.text.redaction import for_the_index
@@ -33,18 +31,22 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("memolog")
 
-# The most hits that are read to check phrases: about a second of reading.
+Hits: TypeAlias = Ranked | Sequence[Scored]
+# The maximum hits that are checked for phrases. Reading them takes about a second.
 _MOST_CHECKED = 4_096
+# The maximum rows of one query.
 _MOST_READ = 512
+# Texts with more characters are checked for phrases in a worker thread.
 _LONG_CHARACTERS = 20_000
+# The hits that are checked for quoted phrases of a question, and the maximum messages of a page of neighbours.
 _READ_AT_ONCE = 64
-# How often the index is brought up to date while other processes keep writing.
+# If other processes write all the time, the index is updated at most this many times before it is searched as it is.
 _MOST_TRIES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions:
-    """The arguments of a search beside the query."""
+    """The arguments of a search besides the query."""
 
     thread: str | None = None
     limit: int = 10
@@ -54,27 +56,28 @@ class SearchOptions:
     explain: bool = False
     cursor: str | None = None
     beside: bool = True
-    """Whether neighbours of a hit that hold no word of the query are results too."""
+    """Whether messages without a word of the query can be results because of the messages near them."""
 
 
 async def search_memory(
     store: "Store", config: Config, text: str, resource: str, wanted: SearchOptions, now: datetime
 ) -> SearchAnswer:
-    """Return one page of what a query finds."""
+    """Return one page of the results of a query."""
     start = _checked(text, resource, wanted)
-    # A query that can find nothing still brings the index up to date.
+    # If the arguments exclude all results, an empty query still updates the index.
     query = _narrowed(parse(text, now), wanted) or Query()
     found = await _found(store, config, resource, query, explain=wanted.explain)
     rows: dict[int, Row] = {}
     ranked = await _newest_first(store, resource, found, rows)
-    scored: Sequence[Scored] = ranked
+    scored: Hits = ranked
     unread: tuple[str, ...] = ()
     relaxed = found.relaxed
+    redact = for_the_index(config)
     if query.named:
-        scored, missed = await _favouring(store, config, resource, ranked, query)
+        scored, missed = await _favouring(store, resource, ranked, query, redact)
         relaxed = (*relaxed, *missed)
     if query.phrases or query.without_phrases:
-        scored, unread = await _with_phrases(store, config, resource, scored, query)
+        scored, unread = await _with_phrases(store, resource, scored, query, redact)
     if wanted.by == "thread":
         scored = best_of_threads(scored, found.scored.threads)
     marker = Marker(found.terms, (*query.phrases, *query.named))
@@ -98,21 +101,16 @@ async def _found(store: "Store", config: Config, resource: str, query: Query, *,
         if found.is_whole:
             return found
         try:
-            await index_more(store, config, resource)
+            await store.indexing.catch_up(resource, for_the_index(config))
         except StoreError as error:
-            # Search what is indexed; the answer says that there is more.
-            _log.info("the index cannot be brought up to date: %s", error)
+            # The search continues with the index as it is. `behind` in the answer says that messages are missing.
+            _log.info("the search index cannot be updated: %s", error)
             break
     return await store.searching.search(resource, query, explain=explain)
 
 
-async def index_more(store: "Store", config: Config, resource: str, *, most: int | None = None) -> int:
-    """Index what is new in a resource; returns how many batches that took."""
-    return await store.indexing.catch_up(resource, for_the_index(config), most=most)
-
-
 def _checked(text: object, resource: str, wanted: SearchOptions) -> int:
-    """Check the arguments; any text is a valid query. Returns where the page starts."""
+    """Check the arguments. Return the position of the first result of the page."""
     check_id("resource", resource)
     check_limit(wanted.limit)
     if not isinstance(text, str):
@@ -131,7 +129,7 @@ def _checked(text: object, resource: str, wanted: SearchOptions) -> int:
     if start < 0:
         raise InputError(f"`cursor` must be the `next` of an answer, got {wanted.cursor!r}.", then="Pass it unchanged.")
     if of != mark:
-        then = "Pass the query, the resource, `thread`, `sources` and `by` of the answer that the cursor comes from."
+        then = "Pass the same query, resource, `thread`, `sources` and `by` as in the search that returned the cursor."
         raise InputError(f"The cursor {wanted.cursor!r} belongs to another search.", then=then)
     return start
 
@@ -142,7 +140,7 @@ def _mark(text: str, resource: str, wanted: SearchOptions) -> int:
 
 
 def _narrowed(query: Query, wanted: SearchOptions) -> Query | None:
-    """Return the query narrowed to the arguments; None if they exclude each other."""
+    """Return the query with the filters of the arguments. None if the filters of both exclude each other."""
     if wanted.thread is not None:
         if query.threads and wanted.thread not in query.threads:
             return None
@@ -156,46 +154,33 @@ def _narrowed(query: Query, wanted: SearchOptions) -> Query | None:
 
 
 async def _newest_first(store: "Store", resource: str, found: SearchHits, rows: dict[int, Row]) -> Ranked:
-    """Put the newest of several statements of one fact first; adds the rows that were read to `rows`."""
+    """Return the hits, with the newest of several statements of one fact first. Add the rows that are read to `rows`."""
     ranked = found.scored
     if not ranked.facts:
         return ranked
     rows |= await store.searching.rows(resource, [key for fact in ranked.facts for key in fact.keys])
     statements = {key: statement_in(_searched(key, row), found.terms) for key, row in rows.items()}
-    return ranked.rearranged(_of_one_fact(fact, statements, found.terms) for fact in ranked.facts)
-
-
-def _of_one_fact(fact: Fact, statements: Mapping[int, Statement | None], rarity: Mapping[str, float]) -> list[int]:
-    """Return the best statement and those that say something else of the same, the newest first."""
-    best = statements.get(fact.best)
-    if best is None:
-        return []
-    place = fact.keys.index(fact.best)
-    newer = [key for key in fact.keys[:place] if (other := statements.get(key)) and changes(best, other, rarity)]
-    older = [key for key in fact.keys[place + 1 :] if (other := statements.get(key)) and changes(other, best, rarity)]
-    return [*newer, fact.best, *older]
+    return ranked.rearranged(of_one_fact(fact, statements, found.terms) for fact in ranked.facts)
 
 
 async def _favouring(
-    store: "Store", config: Config, resource: str, scored: Ranked, query: Query
+    store: "Store", resource: str, scored: Ranked, query: Query, redact: Redact
 ) -> tuple[Ranked, tuple[str, ...]]:
-    """Raise those of the best hits that hold what a question quotes; return also what none of them holds."""
-    redact = for_the_index(config)
+    """Return the hits, with a bonus for those of the best that contain all quoted phrases, and the phrases that none contains."""
     keys = [one.key for one in scored[:_READ_AT_ONCE]]
     rows = await store.searching.rows(resource, keys)
     texts = {key: _searched(key, row) for key, row in rows.items()}
-    missed = [name for name in query.named if not any(_holds(text, (name,), redact) for text in texts.values())]
-    holding = {key for key, text in texts.items() if _holds(text, query.named, redact)}
+    missed = [name for name in query.named if not any(_has_phrases(text, (name,), redact) for text in texts.values())]
+    holding = {key for key, text in texts.items() if _has_phrases(text, query.named, redact)}
     return scored.favouring(holding), tuple(f'"{name.strip()}"' for name in missed)
 
 
 async def _with_phrases(
-    store: "Store", config: Config, resource: str, scored: Sequence[Scored], query: Query
+    store: "Store", resource: str, scored: Hits, query: Query, redact: Redact
 ) -> tuple[list[Scored], tuple[str, ...]]:
-    """Return the hits where phrases stand, or do not, as they should; and the phrases, if not every hit could be read."""
-    redact = for_the_index(config)
+    """Return the hits with all phrases and no excluded phrase. If not every hit could be checked, return also the phrases."""
     kept: list[Scored] = []
-    looked_at = list(islice(scored, _MOST_CHECKED))
+    looked_at = scored[:_MOST_CHECKED]
     for start in range(0, len(looked_at), _MOST_READ):
         some = looked_at[start : start + _MOST_READ]
         rows = await store.searching.rows(resource, [one.key for one in some])
@@ -213,32 +198,29 @@ def _fitting(some: Sequence[Scored], rows: Mapping[int, Row], query: Query, reda
 
 
 def _fits(text: str, query: Query, redact: Redact) -> bool:
-    if query.phrases and not _holds(text, query.phrases, redact):
+    if query.phrases and not _has_phrases(text, query.phrases, redact):
         return False
-    return not any(_holds(text, (not_it,), redact) for not_it in query.without_phrases)
+    return not any(_has_phrases(text, (phrase,), redact) for phrase in query.without_phrases)
 
 
-def _holds(text: str, phrases: Sequence[str], redact: Redact) -> bool:
-    """Return whether a text, as it is indexed, contains all of some phrases.
-
-    A search for a guessed secret must not confirm the guess.
-    """
+def _has_phrases(text: str, phrases: Sequence[str], redact: Redact) -> bool:
+    """Return whether a text without its secrets contains all phrases. A search for a secret must not confirm that it occurs."""
     if not contains_phrases(text, phrases):
         return False
-    known = redact(text)
-    return known == text or contains_phrases(known, phrases)
+    redacted = redact(text)
+    return redacted == text or contains_phrases(redacted, phrases)
 
 
 async def _page(
     store: "Store",
     resource: str,
-    scored: Sequence[Scored],
+    scored: Hits,
     start: int,
     marker: Marker,
     wanted: SearchOptions,
     known: Mapping[int, Row],
 ) -> tuple[list[SearchResult], int]:
-    """Return the results of a page, and the number of the first hit after it; `known` are rows that were read already."""
+    """Return the results of a page, and the position of the first hit after it. `known` are rows that were already read."""
     results: list[SearchResult] = []
     at = start
     while at < len(scored) and len(results) < wanted.limit:
@@ -248,7 +230,7 @@ async def _page(
         rows |= await store.searching.rows(resource, [key for key in keys if key not in known])
         for one in some:
             at += 1
-            # A hit that is not visible yet has no row and is skipped.
+            # A hit without a row is skipped. It is an observation of a group that is not active yet.
             if one.key in rows:
                 results.append(_result(one, rows[one.key], len(results) + start + 1, marker))
     if wanted.context:
@@ -257,14 +239,14 @@ async def _page(
 
 
 def _searched(key: int, row: Row) -> str:
-    """Return the text that the words of a hit were found in."""
+    """Return the text of a hit that was searched."""
     if key > 0:
         return _texts_of(message_from_row(row))[1]
     return _other_text(key, row)
 
 
 def _texts_of(message: Message) -> tuple[str, str]:
-    """Return the text of a message, and the one that the words were found in."""
+    """Return the text of a message, and the text that was searched. They differ if the message is compacted."""
     text = text_of_parts(message.parts)
     return (text or message.search or ""), (text if message.search is None else message.search)
 
@@ -282,11 +264,8 @@ def _result(one: Scored, row: Row, rank: int, marker: Marker) -> SearchResult:
     text = _other_text(one.key, row)
     is_task = is_task_key(one.key)
     snippet, exact = marker.both(text)
-    doubt = (
-        ""
-        if is_task or not is_doubtful(grounded=bool(row.grounded), metadata=loads(row.metadata))
-        else f"{UNVERIFIED} "
-    )
+    is_unverified = not is_task and is_doubtful(grounded=bool(row.grounded), metadata=loads(row.metadata))
+    doubt = f"{UNVERIFIED} " if is_unverified else ""
     return SearchResult(
         id=row.id,
         source="task" if is_task else row.source,
@@ -315,7 +294,7 @@ def _of_message(one: Scored, message: Message, rank: int, score: float, marker: 
         score=score,
         content=content,
         snippet=snippet,
-        # The words of a compacted message were found in its summary; `exact` is from the original.
+        # The words of a compacted message were found in its summary, but `exact` is a part of the original.
         exact=exact if content == searched else marker.both(content)[1],
         at=message.created_at,
         zone=message.zone,
@@ -336,7 +315,7 @@ async def _with_neighbours(store: "Store", resource: str, result: SearchResult, 
         before = await _nearest(store, resource, result.thread, count, before=result.seq)
         after = await _nearest(store, resource, result.thread, count, after=result.seq)
     except ThreadNotFound:
-        # The thread was deleted since the hit was found.
+        # The thread was deleted after the search.
         return result
     return replace(result, before=before, after=after)
 

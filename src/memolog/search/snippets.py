@@ -1,8 +1,8 @@
-"""Cut the part of a text around the hits, and mark the hits. A snippet exceeds its length by at most one word."""
+"""Cut the best part out of a text that contains words of a query, and mark these words. Find phrases in texts."""
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Final, TypeAlias
@@ -16,11 +16,11 @@ _BEGINS_A_WORD: Final = re.compile(r"\w")
 
 
 def contains_phrases(text: str, phrases: Sequence[str]) -> bool:
-    """Return whether a text contains all of some phrases, which are as `phrase_of` returns them."""
-    # Splitting a text into words takes a hundred times as long as a regular expression.
+    """Return whether a text contains all phrases. The phrases must be in the form that `phrase_of` returns."""
+    # Regular expressions are tried first, because splitting a text into words takes a hundred times as long.
     plain = folded(normal(text))
     if text.isascii():
-        # Two spaces: a single accent was removed between them.
+        # A phrase with two spaces contained a single accent between them, so an ASCII text cannot contain it.
         return all("  " not in phrase and among_ascii(phrase).search(plain) for phrase in phrases)
     if not all(_roughly(phrase).search(plain) for phrase in phrases):
         return False
@@ -37,43 +37,46 @@ def among_ascii(phrase: str) -> re.Pattern[str]:
 
 @remembered(_REMEMBERED)
 def _roughly(phrase: str) -> re.Pattern[str]:
-    """Return a pattern that matches wherever a folded text of any script may contain a phrase."""
+    """Return a pattern for a phrase in folded text of any script. Where it does not match, the phrase does not occur."""
     words = phrase.split()
-    # A word that begins with a mark may occur in a long run of signs, on which the pattern would be slow.
+    # If a word begins with a punctuation mark, only the first word is searched. In a long row of punctuation marks the whole
+    # pattern would be slow.
     if not all(_BEGINS_A_WORD.match(word) for word in words):
         words = words[:1]
     return re.compile(r"[\W_]*".join(map(re.escape, words)))
 
 
+# All lengths are in characters. A snippet has this length, and begins this far before its first match.
 _LENGTH: Final = 240
-_LOOKED_AT = 20_000
-_MOST_CHARACTERS = 1_000_000
-# Limits for texts that repeat the words of the query very often: only the first places count.
-_MOST_HITS = 10_000
-_MOST_PHRASES = 1_000
-# Other scripts take four times as long as ASCII, so less of the text is searched.
-_MOST_OTHERWISE = 250_000
-_MOST_READ_BY_WORD = 50_000
-_BEGINS = 3
-_NAME: Final = re.compile(r"\W")
-# Of equally rare terms, the one that the text repeats counts a little less.
-_SHADE, _MOST_SHADES = 1e-6, 10
-_OPEN, _CLOSE = "«", "»"
 _BEFORE = 40
 _MORE = 160
-"""How far a snippet may grow at each end, to begin and end with a whole line."""
+"""`exact` may be longer than the snippet by this length at each end, to begin and end with a whole line."""
+# In a longer text, words are filtered by a pattern before they are analysed.
+_LONG_TEXT = 20_000
+# The text after this many characters is not searched. Other scripts take four times as long as ASCII.
+_MOST_CHARACTERS = 1_000_000
+_MOST_OTHERWISE = 250_000
+_MOST_READ_BY_WORD = 50_000
+# The maximum matches of a word, and of a phrase, in a text.
+_MOST_HITS = 10_000
+_MOST_PHRASES = 1_000
+_BEGINS = 3
+_NAME: Final = re.compile(r"\W")
+# Of two equally rare terms, the term that occurs more often in the text has a slightly lower weight.
+_SHADE, _MOST_SHADES = 1e-6, 10
+_OPEN, _CLOSE = "«", "»"
 _SAME = 1e-9
-"""Tolerance for sums of the same numbers in another order."""
+"""Sums that differ by less are considered equal."""
 
 _Hit: TypeAlias = tuple[int, int, str, float]
 """Start and end of a match, the term and its weight."""
 
 
 class Marker:
-    """Cuts and marks the texts of one answer; the weights of words are computed once for all of them."""
+    """Cuts and marks the texts of one answer. The weight of a word is computed once for all texts."""
 
     def __init__(self, terms: Mapping[str, float], phrases: Collection[str] = ()) -> None:
-        """Take the terms of the query with their weights, and its phrases as `phrase_of` returns them."""
+        """Set the terms of the query with their weights, and its phrases in the form that `phrase_of` returns."""
         self._terms = terms
         self._phrases = [phrase.split() for phrase in phrases]
         # A phrase counts more than all single words together.
@@ -82,9 +85,9 @@ class Marker:
         self._marked: dict[Word, tuple[float, str]] = {}
 
     def both(self, text: str, length: int = _LENGTH) -> tuple[str, str]:
-        """Return the part of a text where the rarest terms are closest together, with matches marked by « and ».
+        """Return the part of a text where the rarest terms are closest together, in two forms.
 
-        Returns also the same part as written: without marks, with its spaces, in whole lines.
+        In the first form, « and » mark the matches, and spaces are reduced to one. The second form is a copy in whole lines.
         """
         start, hits = self._best(text, length)
         return self._with_marks(text, start, hits, length), _whole_lines(text, start, min(len(text), start + length))
@@ -101,7 +104,7 @@ class Marker:
         return " ".join("".join(pieces).split())
 
     def place(self, text: str, length: int = _LENGTH) -> tuple[int, int] | None:
-        """Return start and end of the matches in the same part; None if there are none."""
+        """Return the start of the first match and the end of the last match in the same part. None if there are no matches."""
         start, hits = self._best(text, length)
         inside = [hit for hit in hits if hit[0] >= start and hit[1] <= start + length] or hits[:1]
         return (inside[0][0], inside[-1][1]) if inside else None
@@ -109,7 +112,7 @@ class Marker:
     def _best(self, text: str, length: int) -> tuple[int, list[_Hit]]:
         """Return the start of the best part, and the matches in and around it."""
         text = text[: _MOST_CHARACTERS if text.isascii() else _MOST_OTHERWISE]
-        is_long = len(text) > _LOOKED_AT
+        is_long = len(text) > _LONG_TEXT
         words, here = self._words(text, _sieve(self._terms) if is_long else None)
         hits = self._hits(text, words, here)
         if is_long:
@@ -120,7 +123,7 @@ class Marker:
         return _start(sorted(hits + phrases) if phrases else hits, length), hits
 
     def _phrase_hits(self, text: str, longest: int) -> list[_Hit]:
-        """Return the matches of the phrases, each cut to the length of a part."""
+        """Return the matches of the phrases, each with at most `longest` characters."""
         hits: list[_Hit] = []
         parts = None if text.isascii() else _parts_of(text[:_MOST_READ_BY_WORD])
         plain = text.lower() if parts is None else ""
@@ -150,7 +153,7 @@ class Marker:
             places = [(at, word) for word in here for at in islice(places_of(word, text), _MOST_HITS)]
             places.sort()
         else:
-            places = _one_by_one(text, words, here)
+            places = [place for place in _places(text, words) if place[1] in here] if here else []
         hits: list[_Hit] = []
         for at, word in places:
             worth, term = marked[word]
@@ -161,7 +164,7 @@ class Marker:
         return hits
 
     def _inside(self, run: Word, at: int) -> Iterator[_Hit]:
-        """Yield the matches in a run without spaces; adjacent ones are joined."""
+        """Yield the matches in a text without spaces. Adjacent matches are joined."""
         plain = folded(run)
         wanted = [term for term in dict.fromkeys(terms_of_word(normal(run))) if term in self._terms]
         found = sorted((hit.start(), hit.end(), term) for term in wanted for hit in re.finditer(re.escape(term), plain))
@@ -188,20 +191,18 @@ class Marker:
         self._seen |= words
 
 
-def _one_by_one(text: str, words: Sequence[Word], wanted: AbstractSet[Word]) -> list[tuple[int, Word]]:
-    found: list[tuple[int, Word]] = []
+def _places(text: str, words: Iterable[Word]) -> Iterator[tuple[int, Word]]:
+    """Yield the position of each word. `words` must be all words of the text in order."""
     at = 0
-    for word in words if wanted else ():
-        # The next occurrence is the next word, since there are no words in between.
+    for word in words:
+        # The word cannot occur between the last word and this word, because there are no words between them.
         at = text.index(word, at)
-        if word in wanted:
-            found.append((at, word))
+        yield at, word
         at += len(word)
-    return found
 
 
 def _whole_lines(text: str, start: int, end: int) -> str:
-    """Return a part of a text, extended to whole lines; … marks an end that is cut."""
+    """Return a part of a text, extended to whole lines. … marks an end that is not the end of a line."""
     first = text.rfind("\n", max(0, start - _MORE), start) + 1
     if not first:
         first = 0 if start <= _MORE else start
@@ -213,9 +214,9 @@ def _whole_lines(text: str, start: int, end: int) -> str:
 
 
 def _sieve(terms: Collection[str]) -> re.Pattern[str]:
-    """Return a pattern that every word of one of the terms matches: the beginning of the term, or an irregular form.
+    """Return a pattern that matches every word that has one of the terms: the beginning of a term, or an irregular form.
 
-    Analysing a word takes thirty times as long, and a long log has tens of thousands of distinct words.
+    The pattern saves time, because analysing a word takes thirty times as long, and a long text has tens of thousands of words.
     """
     begins = {_NAME.split(term.lstrip("="))[0] for term in terms}
     # The last letter of a short stem may differ from that of the word: `dai` is the stem of `day`.
@@ -236,28 +237,25 @@ def _in_parts(words: Sequence[str], parts: Sequence[tuple[str, int, int]]) -> It
 
 
 def _parts_of(text: str) -> list[tuple[str, int, int]]:
-    """Return the parts that phrases consist of, with their positions: characters of runs without spaces, else words."""
+    """Return the words of a text with their start and end. In scripts without spaces, each character counts as a word."""
     words = words_of(text)
     by_word = {word: phrase_of(word).split() for word in set(words)}
     found: list[tuple[str, int, int]] = []
-    at = 0
-    for word in words:
-        at = text.index(word, at)
+    for at, word in _places(text, words):
         parts = by_word[word]
         if len(parts) == len(word):
             found += [(part, at + number, at + number + 1) for number, part in enumerate(parts)]
         else:
             found += [(part, at, at + len(word)) for part in parts]
-        at += len(word)
     return found
 
 
 def _start(hits: Sequence[_Hit], length: int) -> int:
-    """Return the start of the part whose distinct terms have the highest weight; of equals, the first."""
+    """Return the start of the part whose distinct terms have the highest weight. If several are equal, return the first."""
     best, start, worth, end = 0.0, 0, 0.0, 0
     inside: dict[str, int] = {}
     for first, _, term, weight in hits:
-        # A sliding window: terms that enter are added, terms that leave are subtracted.
+        # The part slides over the text: the weights of terms that enter it are added, and those that leave it are subtracted.
         while end < len(hits) and hits[end][1] <= first + length - _BEFORE:
             _, _, entering, more = hits[end]
             inside[entering] = inside.get(entering, 0) + 1
@@ -271,6 +269,6 @@ def _start(hits: Sequence[_Hit], length: int) -> int:
                 del inside[term]
                 worth -= weight
         else:
-            # A word longer than the window never entered it.
+            # A word that is longer than the part never entered it.
             end += 1
     return start

@@ -15,67 +15,69 @@ from memolog.core.message import ROLES
 from memolog.db.engine import Engine
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import FIRST, LAST, check_ids, chunks
-from memolog.search.bm25 import OBSERVATION, PLACE, TASK, Draft, Posting, Stats, is_task, thread_of
+from memolog.search.bm25 import OBSERVATION, PLACE, TASK, Draft, Posting, Stats, first_key_of, is_task, thread_of
 from memolog.search.index import reading_scope
 from memolog.search.query import Query, Wish
-from memolog.search.ranking import DocumentDetail, Ranked, drafted, rank
+from memolog.search.rank import DocumentDetail, Ranked, drafted, rank
 from memolog.search.values import SOURCES
 from memolog.text.words import grams, is_unspaced, plain_of, terms_of_word, whole_of, words_of
 
 q = load_queries("search/search")
 Bounds: TypeAlias = tuple[int, int]
-"""The first and the last key to look at."""
+"""The first and the last key to search."""
 _Lists: TypeAlias = Mapping[str, str]
-"""The keys of the documents by term, as JSON."""
-# Limits of rows for one term and for all: about ten milliseconds of reading on a small machine.
+"""The keys of the documents of each term, as a JSON list."""
+# The maximum keys that are read for one term and for all terms. Reading them takes about ten milliseconds on a small machine.
 _MOST_A_TERM = 6_000
 _MOST_ROWS = 12_000
-# The limit if filters remove most rows, or if there is only one word: then a short list would miss hits.
+# The maximum keys for all terms if filters remove most hits, or if there is only one word. A shorter list would then miss hits.
 _MOST_FURTHER = 200_000
-# Looking up a term takes 25 microseconds; scoring one takes longer.
+# The maximum terms that are looked up, and that are scored. Looking up a term takes 25 microseconds, and scoring takes longer.
 _MOST_LOOKED_UP = 1_024
 _MOST_SCORED = 512
+_ALL_KEYS = LAST - 1
 _TERMS_A_QUERY = 16
+# The maximum words that match a word with *. It is higher for excluded words, because no hit may contain one.
 _MOST_EXPANDED = 200
-# Excluded words have a higher limit, since no hit may contain one.
 _MOST_UNWANTED = 2_000
-# How many words that do not occur are searched inside other words.
+# At most this many words that do not occur are searched as parts of other words, if they have at least this many characters.
 _MOST_INSIDE = 8
 _SHORTEST_INSIDE = 3
-# If nothing is found: how many words are searched by similarity, and by how many similar words each.
+# If nothing is found, at most this many words are replaced by similar words, each by at most this many.
 _MOST_LOOSELY = 16
 _MOST_ALIKE = 8
+# The minimum share of common trigrams of similar words, and the minimum characters of a word that is a part of another one.
 _ALIKE = 0.5
 _SHORTEST_PART = 4
-# A whole path or identifier weighs more than all its parts together: it has up to a dozen of them, and they occur everywhere.
+# The weight of a whole path or identifier is higher than that of all its parts, because the parts occur in many texts.
 _WHOLE: Final = 3.0
 _PART: Final = 0.25
 Values: TypeAlias = dict[str, Any]
 _ROWS_A_QUERY = 512
 _MOST_SPEAKERS = 1_000
-_THREAD_SHIFT = 33
 _SAID: Final = frozenset({"raw", "compacted"})
 _TASKS: Final = frozenset({"task"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchHits:
-    """The hits of a query, best first."""
+    """The hits of a query, the best first."""
 
     scored: Ranked = field(default_factory=Ranked)
     terms: dict[str, float] = field(default_factory=dict[str, float])
-    """The terms, rarest first, and how rare each is."""
+    """The terms with their weight by rarity, the rarest first."""
     left_out: tuple[str, ...] = ()
+    """The terms that were not searched, or not completely, because they are too common or too many."""
     relaxed: tuple[str, ...] = ()
-    """The words that do not occur, for which similar words were found instead."""
+    """The words that do not occur and were replaced by similar words."""
     behind: int = 0
-    """How many threads have messages that are not indexed yet."""
+    """The number of threads with messages that are not indexed yet."""
     is_whole: bool = True
-    """Whether no row waits to be indexed."""
+    """Whether everything is indexed."""
 
 
 class Searching:
-    """Searches the index; each call is limited to one resource."""
+    """Searches the index. Each call is limited to one resource."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -83,11 +85,11 @@ class Searching:
     async def search(
         self, resource: str, query: Query, *, explain: bool = False, only_if_whole: bool = False
     ) -> SearchHits:
-        """Return all hits of a query, the best first; with `only_if_whole`, none if rows wait to be indexed."""
+        """Return all hits of a query, the best first. With `only_if_whole`, return no hits unless everything is indexed."""
         check_ids(resource=resource)
 
         def script() -> Script[SearchHits]:
-            # Read in the same snapshot, so that no later change is missed.
+            # This is read in the same transaction as the hits, so that it is true for them.
             waiting = yield q.any_behind(resource=resource)
             if only_if_whole and any(waiting[0]):
                 return SearchHits(is_whole=False)
@@ -100,7 +102,7 @@ class Searching:
         return await self._engine.read(script)
 
     async def rows(self, resource: str, keys: Sequence[int]) -> dict[int, Row]:
-        """Return the rows behind keys of the index: of messages, of observations, of tasks."""
+        """Return the rows of messages, observations and tasks by their keys in the index."""
         check_ids(resource=resource)
         return await self._engine.read(lambda: _reading_rows(resource, keys))
 
@@ -109,16 +111,19 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[SearchHi
     scope_pk = yield from reading_scope(resource)
     if scope_pk is None or not query.wishes:
         return SearchHits()
-    bounds = yield from _bounds(resource, query)
+    names = query.threads | query.without_threads
+    threads = (yield q.thread_keys(resource=resource, threads=sorted(names))) if names else ()
+    filters = _filter_values(scope_pk, query, {row.id: row.pk for row in threads})
+    bounds = _bounds(query, filters["thread_pks"])
     if bounds is None:
         return SearchHits()
     rows = yield q.stats(scope_pk=scope_pk)
-    # If messages are excluded, the rarity of a word is that among the other documents.
+    # If messages are excluded, the rarity of a word is its rarity in the other documents.
     rows = [row for row in rows if bounds[1] > 0 or row.kind in (OBSERVATION, TASK)]
     stats = Stats(documents={row.kind: row.documents for row in rows}, lengths={row.kind: row.length for row in rows})
     speakers = yield from _named_speakers(scope_pk, query)
     terms = Terms(scope_pk, bounds, is_narrow=_is_narrow(query))
-    unwanted, too_many = yield from reading_unwanted(scope_pk, query.without)
+    unwanted, too_many = yield from terms.reading_unwanted(query.without)
     wishes = _without_names(query, speakers)
     for reading in (terms.reading, terms.reading_loosely):
         postings, left_out = yield from reading(wishes)
@@ -127,18 +132,16 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[SearchHi
         allowed = None
         if _filters(query):
             hits = set[int]().union(*(posting.keys for posting in postings))
-            allowed = yield from _passing(resource, scope_pk, query, hits, unwanted)
+            allowed = yield from _passing(query, filters, hits - unwanted)
         found = drafted(postings, stats, query, allowed)
         # Similar words are used only if nothing else is found.
         if found.own:
             break
     details = yield from _details(found)
     if allowed is not None:
-        around = details.keys() - allowed
-        passing = yield from _passing(resource, scope_pk, query, around, unwanted)
+        passing = yield from _passing(query, filters, details.keys() - allowed - unwanted)
         details = {key: detail for key, detail in details.items() if key in allowed or key in passing}
-    threads = yield from _thread_lengths(found)
-    scored = rank(found, query, details, threads, speakers, explain=explain)
+    scored = rank(found, query, details, (yield from _thread_lengths(found)), speakers, explain=explain)
     return SearchHits(
         scored=scored,
         terms=found.idf,
@@ -149,11 +152,12 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[SearchHi
 
 def _named_speakers(scope_pk: int, query: Query) -> Script[frozenset[str]]:
     rows = yield q.speakers(scope_pk=scope_pk, limit=_MOST_SPEAKERS)
-    return frozenset(row.name for row in rows if not query.spoken.isdisjoint(words_of(row.name)))
+    said = frozenset(query.said)
+    return frozenset(row.name for row in rows if not said.isdisjoint(words_of(row.name)))
 
 
 def _without_names(query: Query, speakers: frozenset[str]) -> tuple[Wish, ...]:
-    """Remove the names of speakers from the words: messages by a speaker rarely contain the name."""
+    """Return the words of a query without the names of speakers, because messages of a speaker rarely contain the name."""
     names = {term for speaker in speakers for word in words_of(speaker) for term in terms_of_word(word)}
     others = tuple(wish for wish in query.wishes if wish.prefix or wish.inside or wish.terms[0] not in names)
     return others or query.wishes
@@ -166,19 +170,16 @@ def _of_tasks(posting: Posting) -> Posting:
     return replace(posting, keys=once, often=often, very_often=very_often)
 
 
-def _bounds(resource: str, query: Query) -> Script[tuple[int, int] | None]:
-    """Return the first and last key to search, for one thread if only one is wanted; None if there is no such thread."""
-    last = -1 if query.sources and not query.sources & _SAID else LAST
-    if not query.threads:
-        return FIRST, last
-    rows = yield q.thread_keys(resource=resource, threads=sorted(query.threads))
-    if not rows:
+def _bounds(query: Query, threads: Sequence[int]) -> Bounds | None:
+    """Return the first and last key to search. If one thread is wanted, they are limited to it. None if no thread exists."""
+    if query.threads and not threads:
         return None
-    if len(rows) > 1 or last < 0:
+    last = -1 if query.sources and not query.sources & _SAID else LAST
+    if len(threads) != 1 or last < 0:
         return FIRST, last
-    # Observations have no place in the sequence of a thread, so the filter selects them, not the bounds.
-    last = ((rows[0].pk + 1) << _THREAD_SHIFT) - 1
-    return (FIRST if _wants_others(query) else rows[0].pk << _THREAD_SHIFT), last
+    # The keys of observations do not contain a thread, so a filter selects them, not the bounds.
+    first = FIRST if _wants_others(query) else first_key_of(threads[0])
+    return first, first_key_of(threads[0] + 1) - 1
 
 
 def _wants_others(query: Query) -> bool:
@@ -186,7 +187,7 @@ def _wants_others(query: Query) -> bool:
 
 
 def _filters(query: Query) -> bool:
-    # Whether a document is a task follows from its key.
+    # A filter for tasks is not needed, because the key says whether a document is a task.
     sources = query.sources if query.sources != _TASKS else None
     wanted = (query.roles, query.threads, query.tasks, sources)
     excluded = (query.without, query.without_roles, query.without_threads)
@@ -196,7 +197,7 @@ def _filters(query: Query) -> bool:
 def _is_narrow(query: Query) -> bool:
     """Return whether filters other than the bounds may remove many hits."""
     phrases = query.phrases or query.without_phrases
-    # Messages and single threads have their own ranges of keys: such filters remove little.
+    # Messages, and the messages of one thread, have their own range of keys, so such filters remove few hits.
     is_place = (not query.sources or query.sources >= _SAID) and (
         not query.threads or (len(query.threads) == 1 and not _wants_others(query))
     )
@@ -204,14 +205,9 @@ def _is_narrow(query: Query) -> bool:
     return bool(phrases) or not is_place or _filters(others)
 
 
-def _passing(
-    resource: str, scope_pk: int, query: Query, keys: AbstractSet[int], unwanted: set[int]
-) -> Script[frozenset[int]]:
-    named: dict[str, int] = {}
-    if query.threads or query.without_threads:
-        rows = yield q.thread_keys(resource=resource, threads=sorted(query.threads | query.without_threads))
-        named = {row.id: row.pk for row in rows}
-    values: Values = {
+def _filter_values(scope_pk: int, query: Query, threads: Mapping[str, int]) -> Values:
+    """Return the parameters of the query `allowed`. `threads` has the keys of the threads of the filters by id."""
+    return {
         "scope_pk": scope_pk,
         "after": FIRST if query.after is None else to_micros(query.after),
         "before": LAST if query.before is None else to_micros(query.before),
@@ -219,26 +215,30 @@ def _passing(
         "any_role": int(not query.roles),
         "roles": sorted(query.roles or ROLES),
         "any_thread": int(not query.threads),
-        "thread_pks": [named[thread] for thread in query.threads if thread in named],
-        # NOT IN needs a non-empty list without NULL, so there is always a value that does not occur.
+        "thread_pks": [threads[thread] for thread in query.threads if thread in threads],
+        # NOT IN needs a list that is not empty, so each list has at least a value that does not occur.
         "not_roles": sorted(query.without_roles) or ["-"],
-        "not_threads": [-1, *(named[thread] for thread in query.without_threads if thread in named)],
+        "not_threads": [-1, *(threads[thread] for thread in query.without_threads if thread in threads)],
         "any_task": int(not query.tasks),
         "tasks": sorted(query.tasks),
     }
+
+
+def _passing(query: Query, filters: Values, keys: AbstractSet[int]) -> Script[frozenset[int]]:
+    """Return the keys of the documents that pass all filters."""
     passing: set[int] = set()
-    left = _in_threads(keys - unwanted, values)
+    left = _in_threads(keys, filters)
     if not _filters(replace(query, without=(), threads=frozenset(), without_threads=frozenset())):
         passing = {key for key in left if key > 0}
     for chunk in chunks(sorted(left - passing), _ROWS_A_QUERY):
-        passing |= {row.doc for row in (yield q.allowed(docs=chunk, **values))}
+        passing |= {row.doc for row in (yield q.allowed(docs=chunk, **filters))}
     return frozenset(passing)
 
 
-def _in_threads(keys: AbstractSet[int], values: Values) -> AbstractSet[int]:
-    """Remove messages of other threads by their keys, which is much cheaper than a query."""
-    wanted, unwanted = frozenset(values["thread_pks"]), frozenset(values["not_threads"])
-    if not values["any_thread"]:
+def _in_threads(keys: AbstractSet[int], filters: Values) -> AbstractSet[int]:
+    """Return the keys without messages of unwanted threads. This is much faster than a query."""
+    wanted, unwanted = frozenset(filters["thread_pks"]), frozenset(filters["not_threads"])
+    if not filters["any_thread"]:
         keys = {key for key in keys if key < 0 or thread_of(key) in wanted}
     return {key for key in keys if key < 0 or thread_of(key) not in unwanted} if len(unwanted) > 1 else keys
 
@@ -276,30 +276,31 @@ def _reading_rows(resource: str, keys: Sequence[int]) -> Script[dict[int, Row]]:
 
 
 class _Listed(NamedTuple):
-    """A term that occurs, and the keys of its documents as JSON."""
+    """A term that occurs, with the keys of its documents as a JSON list."""
 
     term: str
     weight: float
     keys: str
     occurs: int
+    """The number of keys."""
     is_cut: bool
-    """There are more keys, all older."""
+    """Whether there are more keys, which are all of older documents."""
 
 
 class Terms:
-    """Looks up the words of one query in one scope, between two keys."""
+    """Looks up the words of one query in the index of one resource, between two keys."""
 
     def __init__(self, scope_pk: int, bounds: Bounds, *, is_narrow: bool = False) -> None:
-        """Set the scope and bounds; `is_narrow` if filters will remove most hits."""
+        """Set the index and the bounds. `is_narrow` says that filters will remove most hits."""
         self._scope_pk, self._bounds, self._is_narrow = scope_pk, bounds, is_narrow
         self._insides = _MOST_INSIDE
         self._cut: list[str] = []
         self.relaxed: list[str] = []
-        """The words that do not occur, for which similar words were found."""
+        """The words that do not occur and were replaced by similar words."""
 
     def reading(self, wishes: Sequence[Wish]) -> Script[tuple[list[Posting], tuple[str, ...]]]:
-        """Return the documents of the terms, rarest first, within the budget, and the terms left out."""
-        # The most significant term of every word comes first.
+        """Return the documents of the terms, the rarest term first, and the terms that were left out to stay below the limits."""
+        # The first terms of all words come before the second terms, because the first term of a word is the most significant.
         plain = [_weighed(wish) for wish in wishes if wish.prefix is wish.inside is None]
         terms = list(dict.fromkeys(term for term in chain(*zip_longest(*plain)) if term is not None))
         self._cut += terms[_MOST_LOOKED_UP:]
@@ -313,7 +314,7 @@ class Terms:
         return (yield from self._chosen(found, is_one=len(wishes) == 1))
 
     def reading_loosely(self, wishes: Sequence[Wish]) -> Script[tuple[list[Posting], tuple[str, ...]]]:
-        """Return the same for words similar to those of the query, except for words with a wildcard."""
+        """Return the same for words that are similar to the words of the query. Words with * are ignored."""
         found: dict[str, _Listed] = {}
         plain = [wish for wish in wishes if wish.prefix is wish.inside is None]
         for wish in plain[:_MOST_LOOSELY]:
@@ -323,8 +324,27 @@ class Terms:
             found |= {listed.term: listed for listed in alike if listed.term not in found}
         return (yield from self._chosen(found, is_one=False))
 
+    def reading_unwanted(self, wishes: Iterable[Wish]) -> Script[tuple[set[int], list[str]]]:
+        """Return the keys of the documents with an excluded word, and the words with * that match too many words."""
+        unwanted, cut = set[int](), list[str]()
+        for wish in wishes:
+            if is_unspaced(wish.word) or wish.prefix is wish.inside is None:
+                # A text in a script without spaces occurs where all its pairs of characters occur.
+                terms = list(_weighed(wish)) if is_unspaced(wish.word) else wish.terms[:1]
+                lists = yield from self._lists(terms, _ALL_KEYS)
+                if lists and len(lists) == len(terms):
+                    first, *others = map(keys_in, lists.values())
+                    unwanted |= set(first).intersection(*others)
+                continue
+            words, is_cut = yield from _words_like(self._scope_pk, wish, _MOST_UNWANTED + 1)
+            if is_cut:
+                cut.append(f"-{_starred(wish)}")
+            lists = yield from self._lists(dict.fromkeys(term for word in words for term in _first(word)), _ALL_KEYS)
+            unwanted.update(*map(keys_in, lists.values()))
+        return unwanted, cut
+
     def _alike(self, wish: Wish) -> Script[list[_Listed]]:
-        """Return the terms of words that share most trigrams with a word, or are a part of it."""
+        """Return the terms of the words that have most trigrams in common with a word, or are a part of it."""
         if is_unspaced(wish.word):
             characters = dict.fromkeys((term for term in wish.terms if len(term) == 1), _PART)
             return _listed((yield from self._lists(characters)), characters)
@@ -332,7 +352,7 @@ class Terms:
         wanted = sorted(grams(piece))
         if not wanted:
             return []
-        # The number of trigrams of the shortest word that may be a part.
+        # A word that is a part of the wanted word has at least this many trigrams.
         least = min(_SHORTEST_PART - 2, len(wanted))
         rows = yield q.words_sharing_grams(scope_pk=self._scope_pk, grams=wanted, count=least, limit=_MOST_EXPANDED)
         alike = {row.word: _likeness(piece, len(wanted), row.word, row.shared) for row in rows}
@@ -344,14 +364,14 @@ class Terms:
             chosen = yield from self._read_further(found.values())
         else:
             chosen = _affordable(found.values(), _MOST_ROWS)
-        # Reading lists is most of the work, so lists of too common terms are not read.
+        # Parsing the lists takes most of the time, so the lists of terms that are too common are not parsed.
         postings = yield from self._read_out(chosen)
         too_common = found.keys() - {posting.term for posting in postings}
         self._cut += [listed.term for listed in chosen if listed.is_cut]
         return postings, (*sorted(too_common), *dict.fromkeys(self._cut))
 
     def _wished(self, wish: Wish, lists: _Lists) -> Script[list[_Listed]]:
-        """Return the terms of one word that occur; a word that does not occur is searched inside other words."""
+        """Return the terms of one word that occur. A word that does not occur is searched as a part of other words."""
         if wish.prefix is not None or wish.inside is not None:
             if is_unspaced(wish.word):
                 weighed = _weighed(wish)
@@ -364,12 +384,12 @@ class Terms:
             if terms:
                 self.relaxed.append(wish.word)
         elif not any(term.term.startswith("=") for term in terms):
-            # The whole identifier does not occur, so its parts count as words.
+            # The whole identifier does not occur, so its parts have the weight of words.
             terms = [term._replace(weight=1.0) for term in terms]
         return terms
 
     def _like(self, wish: Wish, weight: float) -> Script[list[_Listed]]:
-        """Return the terms of words that begin with a wish or contain it."""
+        """Return the terms of the words that begin with a wanted prefix, or contain a wanted part."""
         most = 2 * _MOST_EXPANDED if wish.inside else _MOST_EXPANDED + 1
         words, is_cut = yield from _words_like(self._scope_pk, wish, most)
         if is_cut or len(words) > _MOST_EXPANDED:
@@ -377,14 +397,14 @@ class Terms:
         return (yield from self._expanded(words, weight))
 
     def _expanded(self, words: Sequence[str], weight: float) -> Script[list[_Listed]]:
-        """Return the terms of words that replace a word of the query."""
+        """Return the terms of the words that replace a word of the query."""
         terms = dict.fromkeys((term for word in words[:_MOST_EXPANDED] for term in _first(word)), weight)
         return _listed((yield from self._lists(terms)), terms)
 
     def _lists(self, terms: Iterable[str], most: int | None = None) -> Script[_Lists]:
-        """Return the lists of terms that occur. Each has up to one key more than allowed, to detect that it was cut."""
+        """Return the keys of the terms that occur. A list has at most `most` + 1 keys; the last shows that the list was cut."""
         most = _MOST_A_TERM if most is None else most
-        wanted = {_quoted(self._scope_pk, term): term for term in terms}
+        wanted = {f'"{self._scope_pk:x}:{term}"': term for term in terms}
         lists: dict[str, str] = {}
         for some in chunks(list(wanted), _TERMS_A_QUERY):
             rows = yield q.hits(terms=some, first=self._bounds[0], last=self._bounds[1], most=most + 1)
@@ -392,12 +412,12 @@ class Terms:
         return lists
 
     def _read_further(self, found: Collection[_Listed]) -> Script[list[_Listed]]:
-        """Return the rarest terms, with longer lists for those that were cut."""
+        """Return the rarest terms. Lists that were cut are read again with a higher limit."""
         chosen = _affordable([listed for listed in found if not listed.is_cut], _MOST_FURTHER)
         left = _MOST_FURTHER - sum(listed.occurs for listed in chosen)
         cut = sorted(listed for listed in found if listed.is_cut)[: left // _MOST_A_TERM]
         longer = yield from self._longer(cut, left)
-        # Rows that shorter lists did not need are available to the others.
+        # If some lists need less than their share, the others are read again with the rest.
         whole = [listed for listed in longer if not listed.is_cut]
         if 0 < len(whole) < len(longer):
             left -= sum(listed.occurs for listed in whole)
@@ -410,35 +430,16 @@ class Terms:
         return _listed(lists, {listed.term: listed.weight for listed in cut}, share)
 
     def _read_out(self, chosen: Sequence[_Listed]) -> Script[list[Posting]]:
-        """Return the documents of terms, and those in which a term occurs often."""
+        """Return the documents of the terms, and the documents that contain a term often."""
         most = max((_MOST_A_TERM, *(listed.occurs for listed in chosen)))
         lists = yield from self._lists([f"{listed.term}{mark}" for listed in chosen for mark in ("^", "^^")], most)
         found: list[Posting] = []
         for term, weight, listed, *_ in chosen:
             keys, often, very_often = keys_in(listed), keys_in(lists.get(f"{term}^")), keys_in(lists.get(f"{term}^^"))
-            # A list that was cut begins later than these.
+            # If the list of all documents was cut, the documents before its first key are removed here too.
             often, very_often = (some[bisect_left(some, keys[0]) :] for some in (often, very_often))
             found.append(Posting(term=term, weight=weight, keys=keys, often=often, very_often=very_often))
         return found
-
-
-def reading_unwanted(scope_pk: int, wishes: Iterable[Wish]) -> Script[tuple[set[int], list[str]]]:
-    """Return the keys of documents with an excluded word, and the wildcards that match too many words."""
-    unwanted, cut = set[int](), list[str]()
-    for wish in wishes:
-        if is_unspaced(wish.word):
-            # A word of a script without spaces is found by all its pairs, any other by its first term.
-            unwanted |= yield from _holding_all(scope_pk, list(_weighed(wish)))
-        elif wish.prefix is wish.inside is None:
-            unwanted |= yield from _holding_all(scope_pk, wish.terms[:1])
-        else:
-            words, is_cut = yield from _words_like(scope_pk, wish, _MOST_UNWANTED + 1)
-            if is_cut:
-                cut.append(f"-{_starred(wish)}")
-            terms = list(dict.fromkeys(term for word in words for term in _first(word)))
-            for some in chunks(terms, _TERMS_A_QUERY):
-                unwanted.update(*(yield from _holding(scope_pk, some)))
-    return unwanted, cut
 
 
 def _starred(wish: Wish) -> str:
@@ -446,7 +447,7 @@ def _starred(wish: Wish) -> str:
 
 
 def _words_like(scope_pk: int, wish: Wish, most: int) -> Script[tuple[list[str], bool]]:
-    """Return the words that begin with a wish or contain it, at most so many, and whether there may be more."""
+    """Return at most `most` words that begin with a wanted prefix or contain a wanted part, and whether there may be more."""
     if wish.inside is None:
         first = wish.prefix or ""
         rows = yield q.words_with_prefix(scope_pk=scope_pk, first=first, last=f"{first}\U0010ffff", limit=most)
@@ -455,23 +456,8 @@ def _words_like(scope_pk: int, wish: Wish, most: int) -> Script[tuple[list[str],
     else:
         wanted = sorted(grams(wish.inside))
         rows = yield q.words_with_grams(scope_pk=scope_pk, grams=wanted, count=len(wanted), limit=most)
-    # A word may have the same trigrams in another order.
+    # A word may have the same trigrams in another order, so the words are checked.
     return [row.word for row in rows if wish.inside is None or wish.inside in row.word], len(rows) == most
-
-
-def _holding_all(scope_pk: int, terms: Sequence[str]) -> Script[set[int]]:
-    holding: set[int] | None = None
-    for some in chunks(terms, _TERMS_A_QUERY):
-        for keys in (yield from _holding(scope_pk, some)):
-            holding = set(keys) if holding is None else holding.intersection(keys)
-        if not holding:
-            break
-    return holding or set()
-
-
-def _holding(scope_pk: int, terms: Sequence[str]) -> Script[list[list[int]]]:
-    some = [_quoted(scope_pk, term) for term in terms]
-    return [keys_in(row.keys) for row in (yield q.hits(terms=some, first=FIRST, last=LAST, most=LAST))]
 
 
 def keys_in(listed: str | None) -> list[int]:
@@ -493,7 +479,7 @@ def _affordable(found: Iterable[_Listed], left: int) -> list[_Listed]:
 
 
 def _likeness(piece: str, size: int, word: str, shared: int) -> float:
-    """Return the similarity of a word: 1 if it is a part of the piece, else the share of common trigrams."""
+    """Return the similarity of a word to a piece with `size` trigrams: 1 if it is a part, else the share of common trigrams."""
     if len(word) >= _SHORTEST_PART and word in piece:
         return 1.0
     return 2 * shared / (size + max(1, len(word) - 2))
@@ -504,12 +490,15 @@ def _rarest_first(listed: _Listed) -> tuple[int, str]:
 
 
 def _first(word: str) -> tuple[str, ...]:
-    """Return the terms that a word may be indexed as; a folded word may have been an identifier."""
+    """Return the terms that a folded word may be indexed as. Before it was folded, it may have been an identifier."""
     return (*terms_of_word(word)[:1], whole_of(word))
 
 
 def _weighed(wish: Wish) -> dict[str, float]:
-    """Return terms with weights: an identifier whole, its parts with less weight, and a text without spaces by its pairs."""
+    """Return the terms of a word with their weights.
+
+    An identifier has a high weight, and its parts a low weight. A text without spaces has only its pairs of characters.
+    """
     terms = wish.terms
     wholes = [term for term in terms if term.startswith("=")]
     if wholes:
@@ -528,7 +517,3 @@ def _listed(lists: _Lists, weighed: Mapping[str, float], most: int | None = None
             occurs = lists[term].count(",") + 1
             found.append(_Listed(term, weight, lists[term], occurs, occurs > most))
     return found
-
-
-def _quoted(scope_pk: int, term: str) -> str:
-    return f'"{scope_pk:x}:{term}"'

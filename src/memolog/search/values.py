@@ -28,7 +28,7 @@ class SearchResult:
     """The part of the content around the matches. « and » mark the matches."""
     at: datetime
     exact: str = ""
-    """The same part of the content as it was written: in whole lines and without marks, so that it can be copied."""
+    """The same part of the content without marks and in whole lines, so that it can be copied."""
     zone: str | None = None
     """The time zone of the speaker, if it is known."""
     thread: str | None = None
@@ -54,9 +54,9 @@ class SearchAnswer:
     results: tuple[SearchResult, ...]
     total: int
     next: str | None = None
-    """Pass it as `cursor` to get the next page; None on the last page."""
+    """Pass it as `cursor` to get the next page. None on the last page."""
     terms: tuple[str, ...] = ()
-    """The terms that were searched, rarest first."""
+    """The terms that were searched, the rarest first."""
     rarity: Mapping[str, float] = field(default_factory=dict[str, float])
     """The weight of each term by its rarity."""
     left_out: tuple[str, ...] = ()
@@ -65,8 +65,8 @@ class SearchAnswer:
     """The words that were replaced by similar words because they do not occur, and the quoted phrases of a question that were not
     found."""
     behind: int = 0
-    """The number of threads with messages that are not indexed yet. It is not 0 if the memory is read-only or cannot be written,
-    or while other processes write."""
+    """The number of threads with messages that are not indexed yet. A search updates the index first, so this is 0 unless the
+    memory is read-only, the database cannot be written, or other processes write at the same time."""
 
     def _repr_html_(self) -> str:
         return html_items(self.results, note=f"{len(self.results)} of {self.total}")
@@ -95,7 +95,7 @@ class RecalledPiece:
     call: str | None = None
     is_error: bool = False
     files: tuple[str, ...] = ()
-    """Descriptions of the files of a tool's result."""
+    """Descriptions of the files in the result of a tool."""
 
     @property
     def is_whole(self) -> bool:
@@ -130,6 +130,6 @@ class RecallPage:
     tokens: int
     detail: Detail
     next: str | None = None
-    """The cursor of the next page; None on the last page."""
+    """The cursor of the next page. None on the last page."""
     previous: str | None = None
-    """The cursor of the page before; None on the first page."""
+    """The cursor of the page before. None on the first page."""

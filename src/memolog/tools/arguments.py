@@ -1,18 +1,18 @@
-"""Parse the arguments of a model's tool call into an action, or refuse them and show what was expected.
+"""Parse the arguments of a tool call of a model into an action, or refuse them with an error that shows an example.
 
-Tolerates common mistakes: JSON in a string, an object in a list, other names of fields and actions, unknown fields.
+Common mistakes are tolerated: JSON in a string, an object in a list, other names of fields and actions, unknown fields.
 """
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
 from memolog.tools.actions import ACTIONS, Action, choice, plain
 
+# The maximum depth of wrappers around the arguments, and the maximum problems in an error message.
 _DEEPEST: Final = 4
 _MOST_PROBLEMS: Final = 4
 _FENCED: Final = re.compile(r"\s*+```[a-z]*+\n?(.*?)\n?```\s*+", re.DOTALL)
@@ -107,16 +107,8 @@ class Misunderstood(Exception):
     """A call that cannot be interpreted. The text is for the model and shows what was expected."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Understood:
-    """The action of a call, and the fields that were ignored."""
-
-    action: Action
-    ignored: tuple[str, ...] = ()
-
-
-def understand(tool: str, arguments: object) -> Understood:
-    """Return the action of a tool call; raises Misunderstood."""
+def understand(tool: str, arguments: object) -> tuple[Action, tuple[str, ...]]:
+    """Return the action of a tool call, and the names of unknown fields. Raise Misunderstood if the call makes no sense."""
     given = _object(tool, arguments, 0)
     fields = {_snake(key): value for key, value in given.items() if value is not None}
     action, fields = _action(tool, fields)
@@ -126,23 +118,30 @@ def understand(tool: str, arguments: object) -> Understood:
         value = kind.model_validate(taken)
     except ValidationError as error:
         raise Misunderstood(f"{_problems(error)} {shape_of(tool, action)}") from error
-    return Understood(action=value, ignored=ignored)
+    return value, ignored
 
 
 def shape_of(tool: str, action: str | None = None) -> str:
-    """Return an example of a call with the fields of one action, or of all actions."""
+    """Return the text "Expected …" with an example of a call: for one action with a list of its fields, or for all actions."""
     if action is None:
         examples = " or ".join(_json(kind.example) for kind in ACTIONS[tool].values())
         return f"Expected one object with an action: {examples}."
     kind = ACTIONS[tool][action]
-    needed = ["action", *(field.alias or name for name, field in kind.model_fields.items() if field.is_required())]
-    optional = [field.alias or name for name, field in kind.model_fields.items() if not field.is_required()]
+    needed, optional = _fields_of(kind)
     more = f" Also possible: {', '.join(optional)}." if optional else ""
-    return f"Expected {_json(kind.example)}. Needed: {', '.join(needed)}.{more}"
+    return f"Expected {_json(kind.example)}. Needed: {', '.join(['action', *needed])}.{more}"
+
+
+def _fields_of(kind: type[Action]) -> tuple[list[str], list[str]]:
+    """Return the names of the required fields and of the optional fields of an action."""
+    named = [(field.alias or name, field.is_required()) for name, field in kind.model_fields.items()]
+    return [name for name, is_required in named if is_required], [
+        name for name, is_required in named if not is_required
+    ]
 
 
 def _object(tool: str, given: object, depth: int) -> Mapping[str, Any]:
-    """Return the object of the arguments, taken out of a string, a list of one, or a wrapper."""
+    """Return the arguments as an object. They may be JSON in a string, a list with one object, or an object in a wrapper."""
     if isinstance(given, bytes | bytearray):
         given = bytes(given).decode("utf-8", "replace")
     if isinstance(given, str):
@@ -190,7 +189,7 @@ def _unwrapped(tool: str, value: dict[str, Any], depth: int) -> Mapping[str, Any
         if _is_object(inner) and (key.lower() in _WRAPPERS or plain(key) == plain(tool)):
             return _object(tool, inner, depth + 1)
         if _is_object(inner) and (action := _read_action(tool, key)) is not None:
-            # The action as the key of its fields.
+            # The action is the key, and its fields are the value.
             return {**_object(tool, inner, depth + 1), "action": action}
     return value
 
@@ -228,7 +227,7 @@ def _action(tool: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _is_action_elsewhere(tool: str, word: str) -> bool:
-    """Return whether a word is an action of another tool, and so not a misspelling."""
+    """Return whether a word is an action of another tool. If so, it is not a misspelt action of this tool."""
     return any(plain(word) in map(plain, actions) for other, actions in ACTIONS.items() if other != tool)
 
 
@@ -237,7 +236,7 @@ def _read_exactly(tool: str, word: str) -> bool:
 
 
 def _action_from_fields(tool: str, fields: Mapping[str, Any]) -> str:
-    """Return the action that the fields imply; raises Misunderstood if they imply none."""
+    """Return the action that the fields imply. Raise Misunderstood if they imply none."""
     for action, needed in _IMPLIED_ACTIONS[tool]:
         if needed <= set(fields):
             return action
@@ -245,7 +244,7 @@ def _action_from_fields(tool: str, fields: Mapping[str, Any]) -> str:
 
 
 def _fields(kind: type[Action], given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the known fields of an action under their own names, and the names of the unknown ones."""
+    """Return the fields of an action under their right names, and the names of unknown fields."""
     known = [field.alias or name for name, field in kind.model_fields.items()]
     taken = {name: given[name] for name in known if name in given}
     left = {name: value for name, value in given.items() if name not in taken}
@@ -254,7 +253,7 @@ def _fields(kind: type[Action], given: Mapping[str, Any]) -> tuple[dict[str, Any
             other = next((word for word in _OTHER_FIELDS.get(name, ()) if word in left), None)
             if other is not None:
                 taken[name] = left.pop(other)
-    needed = {field.alias or name for name, field in kind.model_fields.items() if field.is_required()}
+    needed, _ = _fields_of(kind)
     # An empty optional field counts as missing.
     given_empty = {name for name, value in taken.items() if value in ("", [], {}) and name not in needed}
     return {name: value for name, value in taken.items() if name not in given_empty}, tuple(left)

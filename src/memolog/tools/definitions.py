@@ -6,13 +6,13 @@ The arguments of a tool are one flat object with the fields of all its actions. 
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final, Literal, TypeAlias, cast, get_args
+from typing import Any, Final, cast, get_args
 
 from memolog.core.own_tools import OWN_TOOLS
 from memolog.errors import InputError
+from memolog.memory import Form
 from memolog.tools.actions import ACTIONS, Action
 
-Form: TypeAlias = Literal["openai", "openai-responses", "anthropic", "mcp"]
 FORMS: Final[tuple[str, ...]] = get_args(Form)
 
 _DESCRIPTIONS: Final = {

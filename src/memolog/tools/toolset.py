@@ -1,6 +1,6 @@
-"""Run the three tools for models on one memory and resource. Errors are returned, never raised into the agent.
+"""Run the three tools for models on one resource. Errors are returned to the model and never raised into the agent.
 
-A task is named by handle, id, title or "current"; ambiguous names are refused.
+A model can name a task by its handle, its id, its title or "current". An ambiguous name is refused.
 """
 
 import difflib
@@ -9,7 +9,6 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -17,7 +16,8 @@ from typing import Any, Final, TypeVar
 from memolog.core.observation import MARKS, UNVERIFIED, Observation, Span
 from memolog.core.own_tools import OWN_TOOLS, called_tool
 from memolog.errors import InputError, MemologError, ThreadNotFound
-from memolog.memory import Memory
+from memolog.memory import Form, Memory
+from memolog.search.recall_store import SPAN, is_of_a_thread
 from memolog.search.values import SearchResult
 from memolog.tasks.calls import Tasks
 from memolog.tasks.task import Claimed, LinkedMessage, Task, TaskHit, TaskRef, TaskView
@@ -37,77 +37,48 @@ from memolog.tools.actions import (
     UpdateContext,
 )
 from memolog.tools.arguments import Misunderstood, understand
-from memolog.tools.definitions import Form, definition, guidance
+from memolog.tools.definitions import definition, guidance
 from memolog.working_memory.calls import WorkingMemory
 
 T = TypeVar("T")
 
 _CURRENT: Final = frozenset({"current", "active", "this", "mine", "current task", "active task", "this task"})
 _HANDLE_IN: Final = re.compile(r"\bT-\d{1,15}\b", re.IGNORECASE)
+# The minimum similarity of a misspelt title, and the minimum characters of a part of a title.
 _NEAR: Final = 0.85
-_FEW: Final = 5
 _SHORTEST: Final = 4
-MOST_CHARACTERS: Final = 8_000
-"""The most characters of an answer, about 2,000 tokens."""
-_ROOM: Final = MOST_CHARACTERS - 1_000
-"""The most characters of the items of a list."""
+# The maximum tasks in an error message, and in a list of links.
+_FEW: Final = 5
 _MOST_REFS: Final = 15
+MOST_CHARACTERS: Final = 8_000
+"""The maximum characters of an answer, about 2,000 tokens."""
+_ROOM: Final = MOST_CHARACTERS - 1_000
+"""The maximum characters of the items of a list."""
+# The maximum characters of texts in an answer, the maximum tokens of a recalled page, and the maximum items of short lists.
 _SHORT_SNIPPET: Final = 400
-_SPAN: Final = re.compile(r"#?(\d{1,15})(?:\s*(?:-|–|\.\.|to)\s*#?(\d{1,15}))?")
-_NEXT: Final = frozenset({"next", "any", "first", "ready"})
-_SHOWN_DOCUMENT: Final = 4_000
-_DESCRIPTION: Final = 3_500
-_RELATED: Final = 5
-_PAGE_TOKENS: Final = 1_700
 _SNIPPET: Final = 600
+_MOST_ERROR: Final = 2_000
+_DESCRIPTION: Final = 3_500
+_SHOWN_DOCUMENT: Final = 4_000
+_PAGE_TOKENS: Final = 1_700
+_RELATED: Final = 5
 _MOST_RELAXED: Final = 8
-# Numbers and groups refer to this thread, unless another one is named; ids are found in any thread.
-_OF_THREAD: Final = re.compile(r"\s*(?:#?\d+(?:\s*(?:-|–|—|\.\.|to)\s*#?\d+)?|g\d+(?:\.\d+)?)\s*", re.IGNORECASE)
+_NEXT: Final = frozenset({"next", "any", "first", "ready"})
 _HERE: Final = frozenset({"this", "current", "here"})
 _DOCUMENT: Final = frozenset({"workingmemory", "context", "facts"})
 _log = logging.getLogger("memolog")
-_MOST_ERROR: Final = 2_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """The memory, resource, thread and session that a toolset acts on."""
-
-    memory: Memory
-    resource: str
-    thread: str | None = None
-    session: str | None = None
-    tasks: Tasks = field(init=False)
-
-    def __post_init__(self) -> None:
-        made = self.memory.resource(self.resource).tasks(session=self.session, who=self.who, thread=self.thread)
-        object.__setattr__(self, "tasks", made)
-
-    @property
-    def who(self) -> str:
-        """Return the author for histories."""
-        return self.session or self.thread or "agent"
-
-    async def current(self) -> str | None:
-        """Return the active task of the thread; None if there is none or the thread has no messages yet."""
-        if self.thread is None:
-            return None
-        store = (await self.memory.open()).store
-        with suppress(ThreadNotFound):
-            return (await store.threads.get(self.resource, self.thread)).active_task
-
-    def document(self, *, of_thread: bool) -> WorkingMemory:
-        """Return the working memory of the resource, or of the thread."""
-        return self.memory.resource(self.resource).working_memory(thread=self.thread if of_thread else None)
 
 
 class Toolset:
-    """The tools of one resource, for one thread and session."""
+    """The tools of one resource, for one thread and session. Tasks are claimed for the session."""
 
     def __init__(self, memory: Memory, resource: str, *, thread: str | None = None, session: str | None = None) -> None:
-        """Bind the tools to a resource; tasks are claimed for `session` and become the active task of `thread`."""
-        self.resource, self.thread, self.session = resource, thread, session
-        self._scope = Scope(memory=memory, resource=resource, thread=thread, session=session)
+        """Set the memory, resource, thread and session that the tools work with."""
+        self.thread, self.session = thread, session
+        self.who = session or thread or "agent"
+        """The author of changes in the histories."""
+        self.resource = memory.resource(resource)
+        self.tasks = self.resource.tasks(session=session, who=self.who, thread=thread)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -122,6 +93,10 @@ class Toolset:
     def definitions(self, form: Form = "openai") -> list[dict[str, Any]]:
         """Return the definitions to give to a model: in the form of `openai`, `openai-responses`, `anthropic` or `mcp`."""
         return [definition(tool, form) for tool in OWN_TOOLS]
+
+    def document(self, *, of_thread: bool) -> WorkingMemory:
+        """Return the working memory of the resource, or of the thread."""
+        return self.resource.working_memory(thread=self.thread if of_thread else None)
 
     async def call(self, name: str, arguments: object = None) -> dict[str, Any]:
         """Return the answer to a call: `{"success": True, …}`, or `{"success": False, "error": …, "retryable": …}`."""
@@ -141,9 +116,9 @@ class Toolset:
         tool = called_tool(name)
         if tool is None:
             raise Misunderstood(f"There is no tool {str(name)[:80]!r} here. There are {', '.join(OWN_TOOLS)}.")
-        understood = understand(tool, arguments)
-        answer = await _PERFORM[type(understood.action)](self._scope, understood.action)
-        note = {"ignored": sorted(understood.ignored)[:10]} if understood.ignored else {}
+        action, ignored = understand(tool, arguments)
+        answer = await _PERFORM[type(action)](self, action)
+        note = {"ignored": sorted(ignored)[:10]} if ignored else {}
         return {"success": True, **answer, **note}
 
 
@@ -151,25 +126,29 @@ def _failure(error: str, *, retryable: bool) -> dict[str, Any]:
     return {"success": False, "error": _clip(error, _MOST_ERROR), "retryable": retryable}
 
 
-async def _task_meant(scope: Scope, name: str) -> Task:
-    """Return the task that a name means; raises Misunderstood if it means none, or several."""
+async def _task_meant(tools: Toolset, name: str) -> Task:
+    """Return the task with a name. Raise Misunderstood if there is no such task, or if there are several."""
     plain = name.strip().strip("\"'`")
     if plain.casefold() in _CURRENT:
-        current = await scope.current()
+        current = None
+        if tools.thread is not None:
+            # A thread without messages does not exist yet.
+            with suppress(ThreadNotFound):
+                current = (await tools.resource.thread(tools.thread).info()).active_task
         if current is None:
             raise Misunderstood("No task is in hand here. Claim one first, or name it by its handle, such as T-12.")
-        return await scope.tasks.get(current)
+        return await tools.tasks.get(current)
     for spelling in dict.fromkeys((plain, *_HANDLE_IN.findall(plain)[:1])):
-        found = await scope.tasks.find(spelling)
+        found = await tools.tasks.find(spelling)
         if len(found) == 1:
             return found[0]
         if found:
             raise _several(plain, found)
-    return await _by_title(scope.tasks, plain)
+    return await _by_title(tools.tasks, plain)
 
 
 async def _by_title(tasks: Tasks, name: str) -> Task:
-    """Return the task whose title equals the name except for case, contains it, or differs by a typing error."""
+    """Return the task whose title equals the name except for case, contains the name, or differs by a typing error."""
     wanted = _folded(name)
     hits = [hit.task for hit in await tasks.search(name, limit=2 * _FEW)] if wanted else []
     titles = [(task, _folded(task.title)) for task in hits]
@@ -192,11 +171,11 @@ async def _by_title(tasks: Tasks, name: str) -> Task:
     )
 
 
-def _several(name: str, found: "list[Task] | tuple[Task, ...]") -> Misunderstood:
+def _several(name: str, found: Sequence[Task]) -> Misunderstood:
     return Misunderstood(f"{name!r} could be several tasks: {_listed(found)}. Name one by its handle.")
 
 
-def _listed(tasks: "list[Task] | tuple[Task, ...]") -> str:
+def _listed(tasks: Sequence[Task]) -> str:
     return ", ".join(f"{task.handle} ({task.title[:80]})" for task in tasks[:_FEW])
 
 
@@ -205,12 +184,12 @@ def _folded(title: str) -> str:
 
 
 def _clip(text: str, most: int) -> str:
-    """Return a text of at most `most` characters; … marks a cut."""
+    """Return at most `most` characters of a text. … marks the cut."""
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
 def _fitting(items: Sequence[T], show: Callable[[T], dict[str, Any]], room: int) -> list[dict[str, Any]]:
-    """Return as many items as fit, but at least one."""
+    """Return as many items as fit into `room` characters of JSON, but at least one."""
     shown: list[dict[str, Any]] = []
     left = room
     for item in items:
@@ -227,7 +206,7 @@ def _given(**fields: object) -> dict[str, Any]:
 
 
 def _minute(at: datetime | None) -> str | None:
-    """Return a moment to the _minute, in the ISO form."""
+    """Return a moment without seconds, in the ISO form."""
     return None if at is None else at.isoformat(timespec="minutes").replace("+00:00", "Z")
 
 
@@ -254,14 +233,17 @@ def _shown_ref(ref: TaskRef) -> dict[str, Any]:
 
 
 def _shown_refs(refs: Iterable[TaskRef]) -> list[Any]:
-    """Return some tasks, and the number of further ones."""
+    """Return the first tasks, and the number of the others as a text."""
     known = list(refs)
     more = [f"and {len(known) - _MOST_REFS} more"] if len(known) > _MOST_REFS else []
     return [*map(_shown_ref, known[:_MOST_REFS]), *more]
 
 
 def _shown_view(view: TaskView, *, start: int, most: int) -> tuple[dict[str, Any], int | None]:
-    """Return a task with its links and its description from a character on, and where the description continues."""
+    """Return a task with its links and a part of its description, and the position where the next part begins.
+
+    The part begins at `start` and has at most `most` characters. If it is the last part, the position is None.
+    """
     task, text = view.task, view.task.description
     end = min(len(text), start + most)
     shown = {
@@ -305,9 +287,9 @@ def _shown_observation(observation: Observation) -> str:
     return f"{MARKS[observation.priority]} {day}{doubt}{_clip(observation.text, _SHORT_SNIPPET)}"
 
 
-async def _create(scope: Scope, action: Create) -> dict[str, Any]:
-    likely = await scope.tasks.duplicates(title=action.title, limit=3)
-    task = await scope.tasks.create(
+async def _create(tools: Toolset, action: Create) -> dict[str, Any]:
+    likely = await tools.tasks.duplicates(title=action.title, limit=3)
+    task = await tools.tasks.create(
         action.title,
         description=action.description,
         priority=action.priority,
@@ -316,13 +298,13 @@ async def _create(scope: Scope, action: Create) -> dict[str, Any]:
         labels=action.labels,
         defer_until=action.defer_until,
         due=action.due,
-        parent=await _task_id(scope, action.parent) if action.parent else None,
-        blocked_by=[await _task_id(scope, name) for name in action.blocked_by],
-        discovered_from=await _task_id(scope, action.discovered_from) if action.discovered_from else None,
+        parent=await _task_id(tools, action.parent) if action.parent else None,
+        blocked_by=[await _task_id(tools, name) for name in action.blocked_by],
+        discovered_from=await _task_id(tools, action.discovered_from) if action.discovered_from else None,
     )
     answer: dict[str, Any] = {"task": _shown_task(task)}
     if action.claim:
-        answer |= _claimed(await scope.tasks.claim(task.id))
+        answer |= _claimed(await tools.tasks.claim(task.id))
     if likely:
         answer["likely_duplicates"] = [_shown_ref(one.other) for one in likely]
     return answer
@@ -333,22 +315,22 @@ def _claimed(claimed: Claimed) -> dict[str, Any]:
     return {"task": task, "yours_until": _minute(claimed.until)}
 
 
-async def _claim(scope: Scope, action: Claim) -> dict[str, Any]:
+async def _claim(tools: Toolset, action: Claim) -> dict[str, Any]:
     if action.task is None or action.task.casefold() in _NEXT:
-        claimed = await scope.tasks.claim_next()
+        claimed = await tools.tasks.claim_next()
         if claimed is None:
-            counts = await scope.tasks.counts()
+            counts = await tools.tasks.counts()
             raise Misunderstood(
                 f"Nothing is ready: {counts.blocked} blocked, {counts.in_progress} in progress, {counts.deferred} deferred. "
                 "See task-query list, or create a task."
             )
         return _claimed(claimed)
-    return _claimed(await scope.tasks.claim(await _task_id(scope, action.task)))
+    return _claimed(await tools.tasks.claim(await _task_id(tools, action.task)))
 
 
-async def _close(scope: Scope, action: Close) -> dict[str, Any]:
-    task = await _task_id(scope, action.task)
-    closed = await scope.tasks.close(task, action.reason, summary=action.summary, claim_next=action.claim_next)
+async def _close(tools: Toolset, action: Close) -> dict[str, Any]:
+    task = await _task_id(tools, action.task)
+    closed = await tools.tasks.close(task, action.reason, summary=action.summary, claim_next=action.claim_next)
     answer: dict[str, Any] = {"task": _shown_task(closed.task), "unblocked": _shown_refs(closed.unblocked)}
     if closed.open_children:
         answer["open_children"] = _shown_refs(closed.open_children)
@@ -357,51 +339,51 @@ async def _close(scope: Scope, action: Close) -> dict[str, Any]:
     return answer
 
 
-async def _change_dependency(scope: Scope, action: Dep) -> dict[str, Any]:
-    task, other = await _task_id(scope, action.task), await _task_id(scope, action.depends_on)
-    change = scope.tasks.link if action.op == "add" else scope.tasks.unlink
+async def _change_dependency(tools: Toolset, action: Dep) -> dict[str, Any]:
+    task, other = await _task_id(tools, action.task), await _task_id(tools, action.depends_on)
+    change = tools.tasks.link if action.op == "add" else tools.tasks.unlink
     changed = await change(other, task, action.kind)
-    view = await scope.tasks.show(changed.id)
+    view = await tools.tasks.show(changed.id)
     return {"task": _shown_task(view.task), "blocked_by": _shown_refs(view.blocked_by)}
 
 
-async def _link_messages(scope: Scope, action: Link) -> dict[str, Any]:
-    task = await _task_id(scope, action.task)
-    thread = scope.thread if action.thread in {None, "this", "current"} else action.thread
+async def _link_messages(tools: Toolset, action: Link) -> dict[str, Any]:
+    task = await _task_id(tools, action.task)
+    thread = tools.thread if action.thread in {None, "this", "current"} else action.thread
     linked = 0
     ids: list[str] = []
     for name in action.messages:
-        if hit := _SPAN.fullmatch(name.strip()):
-            first = int(hit[1])
+        if hit := SPAN.fullmatch(name.strip()):
+            first = int(hit["first"])
             if thread is None:
                 raise Misunderstood("Numbers of messages need their thread. Pass `thread`, or the messages' ids.")
-            span = Span(first=first, last=max(first, int(hit[2] or first)))
-            linked += await scope.tasks.attach(task, span, action.as_, thread=thread)
+            span = Span(first=first, last=max(first, int(hit["last"] or first)))
+            linked += await tools.tasks.attach(task, span, action.as_, thread=thread)
         else:
             ids.append(name)
     if ids:
-        linked += await scope.tasks.attach(task, ids, action.as_, thread=action.thread and thread)
-    view = await scope.tasks.show(task)
+        linked += await tools.tasks.attach(task, ids, action.as_, thread=action.thread and thread)
+    view = await tools.tasks.show(task)
     return {"task": _shown_task(view.task), "linked": linked, "in_all": view.messages, "as": action.as_}
 
 
-async def _update_context(scope: Scope, action: UpdateContext) -> dict[str, Any]:
+async def _update_context(tools: Toolset, action: UpdateContext) -> dict[str, Any]:
     if action.mode != "remove" and not action.text.strip():
         raise Misunderstood('`text` is missing. Expected {"action": "update_context", "section": "…", "text": "…"}.')
     if action.task is not None and (action.section is None or action.task.casefold() not in _CURRENT):
-        return await _note_at_task(scope, action, action.task)
-    if action.scope == "thread" and scope.thread is None:
+        return await _note_at_task(tools, action, action.task)
+    if action.scope == "thread" and tools.thread is None:
         raise Misunderstood("`scope` thread needs a thread, and these tools have none. Use scope all.")
-    facts = scope.document(of_thread=action.scope == "thread")
+    facts = tools.document(of_thread=action.scope == "thread")
     present = await facts.read()
     if present is not None and present.format == "json":
-        document = await facts.merge(_fields(action), who=scope.who)
+        document = await facts.merge(_fields(action), who=tools.who)
     elif action.section is not None:
-        document = await facts.edit_section(action.section, action.text, mode=action.mode, who=scope.who)
+        document = await facts.edit_section(action.section, action.text, mode=action.mode, who=tools.who)
     elif action.mode == "append":
         before = f"{present.current.text.rstrip()}\n" if present is not None and present.current.text.strip() else ""
         read = present.current.number if present is not None else 0
-        document = await facts.replace(f"{before}{action.text.strip()}\n", who=scope.who, version=read)
+        document = await facts.replace(f"{before}{action.text.strip()}\n", who=tools.who, version=read)
     else:
         raise Misunderstood(
             "`section` is missing. Name the section to replace or remove; the whole cannot be replaced here."
@@ -411,7 +393,7 @@ async def _update_context(scope: Scope, action: UpdateContext) -> dict[str, Any]
 
 
 def _fields(action: UpdateContext) -> dict[str, Any]:
-    """Return the changed fields of a JSON working memory: those of `text`, or the one that `section` names."""
+    """Return the changed fields of a JSON working memory: the fields in `text`, or only the field `section`."""
     value: Any
     try:
         value = json.loads(action.text) if action.text.strip() else None
@@ -426,68 +408,68 @@ def _fields(action: UpdateContext) -> dict[str, Any]:
     return value  # pyright: ignore[reportUnknownVariableType] - JSON
 
 
-async def _note_at_task(scope: Scope, action: UpdateContext, name: str) -> dict[str, Any]:
+async def _note_at_task(tools: Toolset, action: UpdateContext, name: str) -> dict[str, Any]:
     if action.mode == "remove":
         raise Misunderstood("A note at a task is not removed. Use mode append, or replace.")
-    task = await _task_meant(scope, name)
+    task = await _task_meant(tools, name)
     text = action.text.strip() if action.section is None else f"{action.section}: {action.text.strip()}"
     if action.mode == "append" and task.description.strip():
         text = f"{task.description.rstrip()}\n\n{text}"
     if task.status == "closed":
         raise InputError(f"{task.handle} is closed.", then="Create a new task for what is left.")
-    # The version that was read: a note written since then is not overwritten.
-    edited = await scope.tasks.edit(task.id, description=text, version=task.version)
+    # The version is checked, so that a note that was written meanwhile is not overwritten.
+    edited = await tools.tasks.edit(task.id, description=text, version=task.version)
     return {"task": {**_shown_task(edited), "description": _clip(edited.description, _SHOWN_DOCUMENT)}}
 
 
-async def _filters(scope: Scope, action: Ready | ListTasks) -> dict[str, Any]:
+async def _filters(tools: Toolset, action: Ready | ListTasks) -> dict[str, Any]:
     return {
         "labels": action.labels,
         "types": [action.type] if action.type else (),
         "max_priority": 4 if action.max_priority is None else action.max_priority,
         "assignee": action.assignee,
-        "parent": None if action.parent is None else await _task_id(scope, action.parent),
+        "parent": None if action.parent is None else await _task_id(tools, action.parent),
         "after": action.cursor,
     }
 
 
-async def _ready(scope: Scope, action: Ready) -> dict[str, Any]:
-    page = partial(scope.tasks.ready, **await _filters(scope, action))
+async def _ready(tools: Toolset, action: Ready) -> dict[str, Any]:
+    page = partial(tools.tasks.ready, **await _filters(tools, action))
     found, shown = await _paged(page, action.limit, lambda item: {**_shown_task(item.task), "why": item.why})
     counts = found.counts
     fields = {"ready": counts.ready, "blocked": counts.blocked, "in_progress": counts.in_progress}
     return {"tasks": shown, "counts": fields, **_more(found.next)}
 
 
-async def _list(scope: Scope, action: ListTasks) -> dict[str, Any]:
+async def _list(tools: Toolset, action: ListTasks) -> dict[str, Any]:
     status = (action.status,) if action.status else ()
-    page = partial(scope.tasks.list, status=status, blocked=action.blocked, **await _filters(scope, action))
+    page = partial(tools.tasks.list, status=status, blocked=action.blocked, **await _filters(tools, action))
     found, shown = await _paged(page, action.limit, _shown_task)
     return {"tasks": shown, **_more(found.next)}
 
 
-async def _show(scope: Scope, action: Show) -> dict[str, Any]:
-    task = await _task_meant(scope, action.task)
-    view = await scope.tasks.show(task.id)
+async def _show(tools: Toolset, action: Show) -> dict[str, Any]:
+    task = await _task_meant(tools, action.task)
+    view = await tools.tasks.show(task.id)
     fields, end = _shown_view(view, start=_offset(action.cursor), most=_DESCRIPTION)
     answer: dict[str, Any] = {"task": fields}
     if task.status == "open":
-        explained = await scope.tasks.explain(task.id)
+        explained = await tools.tasks.explain(task.id)
         answer["ready"] = explained.is_ready
         answer["why"] = list(explained.reasons)[:_RELATED]
     if action.related:
-        about = await scope.tasks.about(task.id, limit=_RELATED)
+        about = await tools.tasks.about(task.id, limit=_RELATED)
         answer["observations"] = [_shown_observation(one) for one in about.observations[-_RELATED:]]
         answer["messages"] = _fitting(about.messages, _shown_message, _ROOM // 3)
     return {**answer, **_more(None if end is None else _cursor(end))}
 
 
-async def _search_tasks(scope: Scope, action: SearchTasks) -> dict[str, Any]:
+async def _search_tasks(tools: Toolset, action: SearchTasks) -> dict[str, Any]:
     start = _offset(action.cursor)
-    hits = await scope.tasks.search(
+    hits = await tools.tasks.search(
         action.query,
         status=(action.status,) if action.status else (),
-        # One more than is shown, to find out whether there are more.
+        # One more task than is shown, to detect whether there are more.
         limit=start + action.limit + 1,
         related=action.related,
     )
@@ -506,14 +488,14 @@ def _shown_hit(hit: TaskHit) -> dict[str, Any]:
     return fields
 
 
-async def _task_id(scope: Scope, name: str) -> str:
-    return (await _task_meant(scope, name)).id
+async def _task_id(tools: Toolset, name: str) -> str:
+    return (await _task_meant(tools, name)).id
 
 
 async def _paged(
     page: Callable[..., Awaitable[Any]], limit: int, show: Callable[[Any], dict[str, Any]], *, items: str = "items"
 ) -> tuple[Any, list[dict[str, Any]]]:
-    """Return a page and the items shown of it; if they do not all fit, request a shorter page, so that its cursor is right."""
+    """Return a page and its items as JSON. If not all items fit, request a shorter page, so that its cursor is right."""
     found = await page(limit=limit)
     shown = _fitting(getattr(found, items), show, _ROOM)
     if len(shown) < len(getattr(found, items)):
@@ -539,10 +521,10 @@ def _offset(cursor: str | None) -> int:
     return int(place)
 
 
-async def _search_messages(scope: Scope, action: Search) -> dict[str, Any]:
+async def _search_messages(tools: Toolset, action: Search) -> dict[str, Any]:
     query = " ".join([action.query, *_operators(action)])
-    search = scope.memory.resource(scope.resource).search
-    thread = _thread(scope, action.thread)
+    search = tools.resource.search
+    thread = _thread(tools, action.thread)
     page = partial(search, query, thread=thread, sources=action.sources or None, cursor=action.cursor)
     found, shown = await _paged(page, action.limit, _shown_result, items="results")
     answer: dict[str, Any] = {"results": shown, "total": found.total}
@@ -575,18 +557,18 @@ def _shown_result(result: SearchResult) -> dict[str, Any]:
         "role": result.role,
         "task": result.task,
         "text": _clip(result.snippet or result.content, _SNIPPET),
-        # Marks inside code would be copied with it.
+        # The text without marks, so that code can be copied.
         "exact": _clip(result.exact, _SNIPPET) if result.exact != result.snippet else None,
     }
     return {name: value for name, value in fields.items() if value is not None}
 
 
-async def _recall(scope: Scope, action: Recall) -> dict[str, Any]:
+async def _recall(tools: Toolset, action: Recall) -> dict[str, Any]:
     if "".join(filter(str.isalpha, action.target.casefold())) in _DOCUMENT:
-        return await _working_memory(scope)
-    page = await scope.memory.resource(scope.resource).recall(
+        return await _working_memory(tools)
+    page = await tools.resource.recall(
         action.target,
-        thread=_thread(scope, action.thread) or (scope.thread if _OF_THREAD.fullmatch(action.target) else None),
+        thread=_thread(tools, action.thread) or (tools.thread if is_of_a_thread(action.target) else None),
         detail=action.detail,
         tokens=_PAGE_TOKENS,
         cursor=action.cursor,
@@ -597,24 +579,24 @@ async def _recall(scope: Scope, action: Recall) -> dict[str, Any]:
     return answer
 
 
-async def _working_memory(scope: Scope) -> dict[str, Any]:
-    """Return the present working memory of the resource and of the thread."""
+async def _working_memory(tools: Toolset) -> dict[str, Any]:
+    """Return the working memory of the resource and of the thread."""
     found: dict[str, Any] = {}
     for name, of_thread in (("all", False), ("thread", True)):
-        if of_thread and scope.thread is None:
+        if of_thread and tools.thread is None:
             continue
-        # A thread in which nothing has been said yet has no document either.
+        # A thread without messages does not exist yet.
         with suppress(ThreadNotFound):
-            document = await scope.document(of_thread=of_thread).read()
+            document = await tools.document(of_thread=of_thread).read()
             if document is not None and document.current.text.strip():
                 found[name] = _clip(document.current.text, _ROOM // 2)
     return {"working_memory": found or "There is none yet. Write one with task-mutate update_context."}
 
 
-def _thread(scope: Scope, name: str | None) -> str | None:
+def _thread(tools: Toolset, name: str | None) -> str | None:
     if name is None or name.casefold() in {"all", "any", "*"}:
         return None
-    return scope.thread if name.casefold() in _HERE else name
+    return tools.thread if name.casefold() in _HERE else name
 
 
 _PERFORM: Final[dict[type[Action], Callable[..., Awaitable[dict[str, Any]]]]] = {

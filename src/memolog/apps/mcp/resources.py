@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 import mcp_types as types
 
 from memolog.adapters.guards import check_memory
-from memolog.context.wording import working_memory_text
+from memolog.context.edge import working_memory_text
 from memolog.core.document import Document
 from memolog.errors import InputError, NotFound, ThreadNotFound
 from memolog.memory import Memory, Tools

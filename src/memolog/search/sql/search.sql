@@ -2,7 +2,7 @@
 SELECT pk FROM search_scopes WHERE resource = :resource
 
 -- any_behind --
--- Whether anything of a resource waits to be indexed.
+-- Whether a resource has new messages, or changed rows in the queue, that are not indexed yet.
 SELECT EXISTS (SELECT 1 FROM search_behind WHERE resource = :resource) AS behind,
   EXISTS (SELECT 1 FROM search_queue WHERE resource = :resource) AS queued
 
@@ -16,7 +16,7 @@ ORDER BY t.pk
 LIMIT :limit
 
 -- select_texts --
--- What a message is indexed from.
+-- The columns of a message that are indexed.
 SELECT m.pk, m.thread_pk, m.seq, m.role, m.created_at, m.state, m.own, m.level, m.speaker, m.parts, m.search
 
 -- messages_behind --
@@ -26,14 +26,14 @@ ORDER BY m.seq
 LIMIT :limit
 
 -- messages_queued --
--- Those that were never indexed wait as part of their thread.
+-- Messages that were never indexed are left out, because they are indexed with their thread.
 {select_texts}, q.version
 FROM search_queue q JOIN messages m ON m.pk = q.source_pk JOIN threads t ON t.pk = m.thread_pk
 WHERE q.resource = :resource AND q.kind = 'message' AND m.seq <= t.indexed_seq
 LIMIT :limit
 
 -- select_lines --
--- What an observation is indexed from.
+-- The columns of an observation that are indexed.
 SELECT o.pk, COALESCE(o.said_at, g.created_at) AS at, o.state, o.text, o.verbatim, o.files, g.kind, g.thread_pk
 
 -- observations_queued --
@@ -47,7 +47,7 @@ LIMIT :limit
 FROM observations o JOIN groups g ON g.pk = o.group_pk WHERE o.pk IN (:pks[])
 
 -- select_plans --
--- What a task is indexed from, besides its labels.
+-- The columns of a task that are indexed, besides its labels.
 SELECT k.pk, k.created_at, k.title, k.description, k.summary
 
 -- tasks_queued --
@@ -64,7 +64,7 @@ FROM tasks k WHERE k.pk IN (:pks[])
 SELECT task_pk, label FROM task_labels WHERE task_pk IN (:tasks[]) ORDER BY task_pk, label
 
 -- claim_thread --
--- Who finds the thread where it was read may index what follows; everybody else has lost the race and changes nothing.
+-- Returns a row only if no other process has indexed messages of the thread since it was read.
 UPDATE threads SET indexed_seq = :up_to WHERE pk = :thread_pk AND indexed_seq = :from_seq
 RETURNING last_seq
 
@@ -73,7 +73,7 @@ DELETE FROM search_behind
 WHERE thread_pk = :thread_pk AND EXISTS (SELECT 1 FROM threads WHERE pk = :thread_pk AND last_seq <= indexed_seq)
 
 -- claim_queued --
--- A row that changed again since it was read has another version, and stays.
+-- A row that changed again since it was read has another version and stays in the queue.
 DELETE FROM search_queue WHERE kind = :kind AND source_pk = :source_pk AND version = :version
 RETURNING source_pk
 
@@ -82,7 +82,7 @@ INSERT INTO search_queue (kind, source_pk, resource) VALUES (:kind, :source_pk, 
 ON CONFLICT (kind, source_pk) DO UPDATE SET version = search_queue.version + 1
 
 -- unchanged --
--- The messages among these that are still what was analysed.
+-- The messages that are still live, with their present level of compaction.
 SELECT pk, level FROM messages WHERE pk IN (:messages[]) AND state = 'live'
 
 -- remove_docs --
@@ -114,33 +114,33 @@ SELECT name FROM search_speakers WHERE scope_pk = :scope_pk LIMIT :limit
 SELECT word FROM search_words WHERE scope_pk = :scope_pk AND word >= :first AND word < :last ORDER BY word LIMIT :limit
 
 -- words_with_grams --
--- The words that hold all of these trigrams; whether in the right order is looked at afterwards.
+-- The words that contain all of these trigrams. The order of the trigrams is checked afterwards.
 SELECT word FROM search_grams WHERE scope_pk = :scope_pk AND gram IN (:grams[])
 GROUP BY word HAVING COUNT(*) >= :count
 ORDER BY word
 LIMIT :limit
 
 -- words_sharing_grams --
--- The words that hold some of these trigrams, those with the most first.
+-- The words that contain some of these trigrams, the words with the most of them first.
 SELECT word, COUNT(*) AS shared FROM search_grams WHERE scope_pk = :scope_pk AND gram IN (:grams[])
 GROUP BY word HAVING COUNT(*) >= :count
 ORDER BY COUNT(*) DESC, word
 LIMIT :limit
 
 -- hits --
--- Where some terms occur; the newest first, should there be too many. A list of a thousand keys in one text is read several times as
--- fast as a thousand rows.
+-- The keys of the documents that contain a term. If there are too many, the newest are returned. The keys are one JSON text, because
+-- a text with a thousand keys is read several times as fast as a thousand rows.
 SELECT wanted.column1 AS term, (
   SELECT json_group_array(rowid) FROM (
     SELECT rowid FROM search_index(wanted.column1) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :most) AS found
 ) AS keys FROM (VALUES :terms()) AS wanted
 
 -- details --
--- Of the documents at some places.
+-- The details of the documents at some places. A place is a key without its last eight bits.
 SELECT doc, at, traits, speaker FROM search_docs WHERE doc >> 8 IN (:places[])
 
 -- threads_of_lines --
--- Which conversation each of some lines of the log is from.
+-- The threads of some observations.
 SELECT doc, thread_pk FROM search_docs WHERE doc IN (:docs[]) AND source IN ('observation', 'reflection')
 
 -- thread_lengths --
@@ -150,7 +150,7 @@ SELECT thread_pk, user_length, other_length FROM search_threads WHERE thread_pk 
 SELECT pk, id FROM threads WHERE resource = :resource AND id IN (:threads[])
 
 -- allowed --
--- The documents among these that a filter lets through; a filter that was not given lets all through.
+-- The documents that pass all filters. A filter with the value any_… = 1 is not applied.
 SELECT d.doc FROM search_docs d
 LEFT JOIN messages m ON d.doc > 0 AND m.pk = d.source_pk
 LEFT JOIN tasks k ON k.pk = m.task_pk
@@ -169,7 +169,7 @@ FROM search_docs d JOIN messages m ON m.pk = d.source_pk JOIN threads t ON t.pk 
 WHERE d.doc IN (:docs[]) AND d.doc > 0 AND t.resource = :resource
 
 -- found_observations --
--- Lines of buffered and void groups are not found.
+-- Observations of buffered and void groups are not found.
 SELECT d.doc, o.id, d.source, d.at, o.state, o.text, o.verbatim, t.id AS thread, o.zone,
   g.handle || '.' || o.ordinal AS handle, o.grounded, o.metadata
 FROM search_docs d JOIN observations o ON o.pk = d.source_pk JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk

@@ -1,18 +1,20 @@
 """Rank hits: add up the score of their own words and scores for their surroundings, speakers, dates and so on.
 
 BM25 has no fixed scale, so the scores of one kind are divided by their maximum before they are weighted. SQLite and PostgreSQL
-return the same rows, so the order is the same with both.
+return the same rows, so the order is the same with both. Of several statements of one fact, the newest comes first.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
-from typing import Final, NamedTuple, overload
+from typing import Final, NamedTuple
 
+from memolog.core.clock import to_micros
 from memolog.search.analysis import ASKS, NAMES_SOMETHING, NUMBER, STATES, TIME
 from memolog.search.bm25 import (
     ASSISTANT,
@@ -31,7 +33,8 @@ from memolog.search.bm25 import (
     thread_of,
 )
 from memolog.search.query import Query, closeness
-from memolog.text.words import words_of
+from memolog.text.word_lists import NUMBER_WORDS
+from memolog.text.words import NUMBERS, STOP_WORDS, folded, normal, terms_of_word, words_of
 
 _THREAD_K1 = 1.2
 _THREAD_B = 0.75
@@ -40,16 +43,40 @@ _SAYS_MUCH: Final = frozenset({ASSISTANT, TOOL})
 _NOTHING: Final[Mapping[str, float]] = {}
 _JUST_BELOW = 1e-6
 _OF_THE_FACT = 0.5
-"""A message may state a fact if it contains at least this share of the words of the query, weighted by rarity."""
+"""A message or a sentence may state a fact if it contains at least this share of the words of the query, weighted by rarity."""
 _SAME_FACT = 0.6
-"""Two messages may state one fact only if their common words of the query are at least this share, weighted by rarity, of all
-words of the query that one of them contains."""
+"""Two messages or sentences may state one fact only if their common words of the query are at least this share, weighted by
+rarity, of all words of the query that one of them contains."""
 _NEAR_EQUAL = 0.5
 """Two messages may state one fact only if the score of the lower one is at least this share of the score of the higher one."""
 _FIRST_PAGE = 10
 _MOST_STATEMENTS = 8
 """Only statements among the first 10 hits are compared with others, each with at most 7 others."""
 _FIGURES: Final = NUMBER | TIME
+# Only the first characters of a text are searched for a statement.
+_LOOKED_AT = 4_000
+_LONGEST_SENTENCE = 30
+"""The maximum words of a statement. Longer sentences state several things. With 40 LongMemEval loses 1.3 points (turns, any@1);
+25 gives the same."""
+_FEW_WORDS = 4
+"""The maximum words of a short statement besides those of the query. Without a limit LoCoMo loses half a point (any@1)."""
+# "Dr." and "St." do not end a sentence.
+_BORDER: Final = re.compile(r"(?<=[.!?。!?…])(?<!\b[A-Z]\.)(?<!\b[A-Z][a-z]\.)(?<!\b[A-Z][a-z]{2}\.)\s+|\n+")
+_DIGIT: Final = re.compile(r"\d")
+_NAME: Final = re.compile(r"[A-ZÀ-ÖØ-Þ_./\\:@#]")
+_NUMBERS: Final = NUMBERS | {folded(word) for words in NUMBER_WORDS.values() for word in words[2:]} | {"duas"}
+_WORDS_OF_CHANGE: Final = """
+    actually another anymore change changed changes changing correction corrected instead longer lowered moved moves moving new
+    now outdated postponed raised renamed replaced replaces rescheduled reverted switched switching update updated upgraded
+    aktualisiert anderer andere geandert gewechselt jetzt neu neue neuen neuer neues nun stattdessen umbenannt umgezogen verlegt
+    verschoben
+    actualizado ahora cambiado cambiamos cambiaron cambie cambio mudado mudamos nueva nuevo otra otro
+    autre changee changees demenage desormais maintenant nouveau nouvelle remplace
+    adesso agora alterado altro cambiato mudou nova novo nuova nuovo ora outro spostato
+    ander gewijzigd nieuw nieuwe nu veranderd verhuisd verplaatst
+    """
+_CHANGES: Final = frozenset(_WORDS_OF_CHANGE.split())
+"""Words that say that something has changed, folded: English, German, Spanish, French, Portuguese and Italian, Dutch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +147,11 @@ class Scored(NamedTuple):
     is_beside: bool = False
     """Whether the document contains no word of the query and was found only because of its neighbours."""
 
+    def changed(self, score: float, name: str) -> Scored:
+        """Return the document with another score. If the parts of the score are known, `name` is the part that changes it."""
+        parts = {**self.parts, name: score - self.score} if self.parts else _NOTHING
+        return self._replace(score=score, parts=parts)
+
 
 class Fact(NamedTuple):
     """Hits that may state one fact."""
@@ -129,7 +161,7 @@ class Fact(NamedTuple):
     """The keys of all these hits, the newest first."""
 
 
-class Ranked(Sequence[Scored]):
+class Ranked:
     """All hits, the best first: the hits that were ranked in detail, then the others by the score of their own words.
 
     The others are sorted only when they are read, because most pages end before them.
@@ -160,46 +192,37 @@ class Ranked(Sequence[Scored]):
         return self._length
 
     def __iter__(self) -> Iterator[Scored]:
-        yield from self._closely
-        scores, keys = self._others
-        yield from (Scored(scores[key], key) for key in keys)
+        return iter(self[:])
 
-    @overload
-    def __getitem__(self, index: int) -> Scored: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Scored]: ...
-    def __getitem__(self, index: int | slice) -> Scored | Sequence[Scored]:
-        # Only the requested items are created.
-        chosen = range(self._length)[index]
-        if isinstance(chosen, int):
-            return self._at(chosen)
-        return [self._at(place) for place in chosen]
-
-    def _at(self, place: int) -> Scored:
-        if place < len(self._closely):
-            return self._closely[place]
+    def __getitem__(self, places: slice) -> Sequence[Scored]:
+        first, last, _ = places.indices(self._length)
+        known = len(self._closely)
+        if last <= known:
+            return self._closely[first:last]
         scores, keys = self._others
-        key = keys[place - len(self._closely)]
-        return Scored(scores[key], key)
+        others = keys[max(0, first - known) : last - known]
+        return [*self._closely[first:], *(Scored(scores[key], key) for key in others)]
 
     def favouring(self, keys: AbstractSet[int]) -> Ranked:
         """Return the same hits, with a bonus for these keys, whose texts contain the phrases that the question quotes."""
-        closely: list[Scored] = []
-        for one in self._closely:
-            raised = one
-            if one.key in keys:
-                parts = {**one.parts, "phrase": WEIGHTS.phrase} if one.parts else _NOTHING
-                raised = one._replace(score=one.score + WEIGHTS.phrase, parts=parts)
-            closely.append(raised)
+        closely = [
+            one.changed(one.score + WEIGHTS.phrase, "phrase") if one.key in keys else one for one in self._closely
+        ]
         closely.sort(key=itemgetter(0, 1), reverse=True)
         return Ranked(closely, self._drafted, self.threads, self.facts)
 
     def rearranged(self, facts: Iterable[Sequence[int]]) -> Ranked:
-        """Return the same hits in another order: the hits of one fact exchange their positions, as in the order of `facts`."""
+        """Return the same hits in another order: the hits of one fact exchange their positions and scores.
+
+        Each item of `facts` has the keys of one fact in their new order.
+        """
         closely = list(self._closely)
         places = {one.key: place for place, one in enumerate(closely)}
         for keys in facts:
-            _exchange(closely, sorted(places[key] for key in keys), [closely[places[key]] for key in keys])
+            ordered = [closely[places[key]] for key in keys]
+            targets = sorted(places[key] for key in keys)
+            for place, score, one in zip(targets, [closely[at].score for at in targets], ordered, strict=True):
+                closely[place] = one.changed(score, "newest")
         return Ranked(closely, self._drafted, self.threads)
 
     @cached_property
@@ -259,14 +282,6 @@ def rank(
     return Ranked(scored, found, scorer.threads, tuple(scorer.facts(scored)))
 
 
-def _exchange(scored: list[Scored], places: Sequence[int], ordered: Sequence[Scored]) -> None:
-    """Write hits to these positions in the given order. Each hit gets the score of its new position."""
-    scores = [scored[place].score for place in places]
-    for place, score, one in zip(places, scores, ordered, strict=True):
-        parts = {**one.parts, "newest": score - one.score} if one.parts else _NOTHING
-        scored[place] = one._replace(score=score, parts=parts)
-
-
 def _after_their_hits(beside: Iterable[Scored], hits: Iterable[Scored]) -> Iterator[Scored]:
     """Yield the neighbours without a word of the query. The score of each is limited to just below the best hit near it.
 
@@ -277,11 +292,7 @@ def _after_their_hits(beside: Iterable[Scored], hits: Iterable[Scored]) -> Itera
     for one in beside:
         place = one.key // PLACE
         most = max((by_place.get(place + distance, 0.0) for distance, _ in BESIDE), default=0.0) - _JUST_BELOW
-        if one.score <= most or most <= 0:
-            yield one
-        else:
-            parts = {**one.parts, "beside": most - one.score} if one.parts else _NOTHING
-            yield one._replace(score=most, parts=parts)
+        yield one if one.score <= most or most <= 0 else one.changed(most, "beside")
 
 
 class _Scorer:
@@ -316,8 +327,8 @@ class _Scorer:
         # a file with each edit.
         self.authors = frozenset({USER} if query.names_code else {USER, ASSISTANT})
         self.wanted = sum(found.idf.values())
-        self.asks_for = NUMBER * query.asks_number | TIME * query.asks_time | NAMES_SOMETHING * query.asks_name
-        self.spans = [window.in_micros() for window in query.windows]
+        self.asks_for = query.asks_for
+        self.spans = [(to_micros(window.first), to_micros(window.end)) for window in query.windows]
 
     def parts(self, key: int, detail: DocumentDetail, own: float, around: float) -> dict[str, float]:
         """Return the parts of the score of a document. `own` and `around` are its scores as shares of the highest score."""
@@ -419,13 +430,11 @@ class _Scorer:
 
 
 def _first_named(query: Query, speakers: frozenset[str]) -> frozenset[str]:
-    """Return the speakers whose names come first in a question. Return none if that are all speakers, or if there is only one."""
-    if len(speakers) < 2:  # noqa: PLR2004
-        return frozenset()
+    """Return the speakers whose names come first in a question. The result is empty if they are all of the `speakers`."""
     # The order is reversed, so that the first place of each word overwrites the later places.
     places = {word: place for place, word in reversed(tuple(enumerate(query.said)))}
     named = {name: min(places.get(word, len(places)) for word in words_of(name)) for name in speakers}
-    earliest = min(named.values())
+    earliest = min(named.values(), default=0)
     first = frozenset(name for name, place in named.items() if place == earliest)
     return first if len(first) < len(speakers) else frozenset()
 
@@ -452,8 +461,91 @@ def best_of_threads(scored: Iterable[Scored], threads: Mapping[int, float]) -> l
             best.setdefault(thread_of(one.key), one)
     found: list[Scored] = []
     for thread, one in best.items():
-        session = WEIGHTS.session * threads.get(thread, 0.0)
-        parts = {**one.parts, "session": session} if one.parts else _NOTHING
-        found.append(one._replace(score=one.score + session, parts=parts))
+        found.append(one.changed(one.score + WEIGHTS.session * threads.get(thread, 0.0), "session"))
     # The sort is stable, so of threads with equal scores the thread with the better message comes first.
     return sorted(found, key=itemgetter(0), reverse=True)
+
+
+# ---------------------------------------------------------------- statements of one fact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """A sentence that states the fact that the query asks for."""
+
+    terms: frozenset[str]
+    """The terms of the query in the sentence."""
+    figures: frozenset[str]
+    """The numbers, and other words with a digit, that are not in the query."""
+    names: frozenset[str]
+    """The names and identifiers that are not in the query."""
+    others: frozenset[str]
+    """The other words that are not in the query."""
+    mentions_change: bool
+    """Whether a word of the sentence says that something has changed."""
+
+
+def statement_in(text: str, rarity: Mapping[str, float]) -> Statement | None:
+    """Return the sentence with the highest weight of words of the query. None if no sentence contains enough of them."""
+    best, most = None, _OF_THE_FACT * sum(rarity.values())
+    for sentence in _BORDER.split(normal(text[:_LOOKED_AT])):
+        if sentence.rstrip().endswith(("?", "?")):
+            continue
+        words = words_of(sentence)
+        if len(words) > _LONGEST_SENTENCE:
+            continue
+        terms = frozenset(term for word in words for term in terms_of_word(word) if term in rarity)
+        worth = sum(map(rarity.__getitem__, terms))
+        if terms and worth >= most:
+            best, most = _statement(words, terms), worth
+    return best
+
+
+def _statement(words: Sequence[str], terms: frozenset[str]) -> Statement:
+    figures, names, others = set[str](), set[str](), set[str]()
+    for place, word in enumerate(words):
+        stems, plain = terms_of_word(word), folded(word)
+        if plain in STOP_WORDS or not terms.isdisjoint(stems):
+            continue
+        if plain in _NUMBERS or _DIGIT.search(word):
+            figures.add(stems[0])
+        elif _NAME.search(word, 0 if place else 1):
+            # The first letter of a sentence is skipped, because it is always a capital letter.
+            names.add(stems[0])
+        else:
+            others.add(stems[0])
+    return Statement(
+        terms=terms,
+        figures=frozenset(figures),
+        names=frozenset(names),
+        others=frozenset(others),
+        mentions_change=not _CHANGES.isdisjoint(map(folded, words)),
+    )
+
+
+def of_one_fact(fact: Fact, statements: Mapping[int, Statement | None], rarity: Mapping[str, float]) -> list[int]:
+    """Return the keys of the best statement and of the statements that give another value for the same fact, the newest first."""
+    best = statements.get(fact.best)
+    if best is None:
+        return []
+    place = fact.keys.index(fact.best)
+    newer = [key for key in fact.keys[:place] if (other := statements.get(key)) and _changes(best, other, rarity)]
+    older = [key for key in fact.keys[place + 1 :] if (other := statements.get(key)) and _changes(other, best, rarity)]
+    return [*newer, fact.best, *older]
+
+
+def _changes(older: Statement, newer: Statement, rarity: Mapping[str, float]) -> bool:
+    """Return whether the newer statement is about the same fact and gives another value."""
+    both = sum(map(rarity.__getitem__, older.terms & newer.terms))
+    if both < _SAME_FACT * sum(map(rarity.__getitem__, older.terms | newer.terms)):
+        return False
+    # A statement that only repeats the fact has the same figure or name.
+    if newer.figures:
+        return bool(newer.figures - older.figures)
+    if newer.names:
+        return bool(newer.names - older.names)
+    if newer.mentions_change:
+        return True
+    # In a short statement the other words are the value ("the café", "the station").
+    rests = (older.others, newer.others)
+    return min(map(len, rests)) > 0 and max(map(len, rests)) <= _FEW_WORDS and rests[0].isdisjoint(rests[1])

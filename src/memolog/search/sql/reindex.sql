@@ -37,7 +37,7 @@ ON CONFLICT (thread_pk) DO NOTHING
 DELETE FROM search_queue WHERE resource = :resource
 
 -- wait_for_observations --
--- Others may have let some of them wait meanwhile.
+-- Some observations may be in the queue already.
 INSERT INTO search_queue (kind, source_pk, resource)
 SELECT 'observation', o.pk, l.resource FROM observations o JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk
 WHERE l.resource = :resource
