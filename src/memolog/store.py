@@ -158,7 +158,7 @@ class Store:
         ready, now = await self.messages.ready_soon(resource, thread, messages, turn, is_long=is_long)
 
         def saving() -> Script[Saved]:
-            saved = yield from self.messages.saving(resource, thread, ready, now, create=True)
+            saved = yield from self.messages.saving(resource, thread, ready, now)
             yield from noting_unseen(resource, thread, saved, turn=turn, owner=owner, now=now)
             return saved
 

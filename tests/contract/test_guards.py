@@ -106,7 +106,7 @@ async def test_a_number_is_given_once_in_a_thread(store: Store, pk: int) -> None
     for seq, message_id in ((3, "new"), (6, "m3"), (0, "new"), (-1, "new"), (6, "")):
         with pytest.raises(StoreCorrupt):
             await insert_message(store, pk, seq, message_id)
-    assert (await store.messages.totals("alice", "t")).messages == 5
+    assert len(await store.messages.after("alice", "t")) == 5
     await store.threads.create("alice", "u")
     await insert_message(store, await thread_pk(store, "alice", "u"), 3, "m3")
     await insert_message(store, pk, 6, "m3", continuation=1)

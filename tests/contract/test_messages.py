@@ -21,7 +21,6 @@ from memolog.core.message import (
 )
 from memolog.core.observation import Span
 from memolog.errors import MessageConflict, MessageNotFound, ThreadNotFound
-from memolog.messages.store import Totals
 from memolog.store import Store
 from memolog.testing import FakeClock
 
@@ -141,16 +140,6 @@ async def test_other_content_is_refused(store: Store, other: NewMessage) -> None
     assert await store.messages.get("alice", "m") == before
     assert (await store.threads.get("alice", "t")).last_seq == 2
     assert (await store.messages.save("alice", "t", UserMessage("next"))).messages[0].seq == 3
-
-
-async def test_a_thread_is_only_created_when_wanted(store: Store) -> None:
-    """With create=False a missing thread is an error, an existing one is used."""
-    for messages in (UserMessage("a"), said("a", "b")):
-        with pytest.raises(ThreadNotFound, match="no thread t"):
-            await store.messages.save("alice", "t", messages, create=False)
-    assert await store.threads.count("alice") == 0
-    await store.threads.create("alice", "t")
-    assert (await store.messages.save("alice", "t", said("a", "b"), create=False)).added == 2
 
 
 async def test_numbers_stay_dense_among_many_writers(store: Store) -> None:
@@ -293,27 +282,11 @@ async def test_pages_lead_back_to_the_start(ten: Store) -> None:
     assert (none.items, none.next) == ((), None)
 
 
-async def test_totals_count_live_messages(ten: Store) -> None:
-    """Of a thread, of its tail, and of the whole resource."""
-    rows = await ten.messages.after("alice", "t")
-    await ten.messages.save("alice", "t2", UserMessage("more"))
-    assert await ten.messages.totals("alice", "t") == Totals(messages=10, tokens=sum(row.tokens for row in rows))
-    tail = await ten.messages.totals("alice", "t", after=8)
-    assert tail == Totals(messages=2, tokens=sum(row.tokens for row in rows[8:]))
-    assert (await ten.messages.totals("alice")).messages == 11
-    for nothing in (
-        await ten.messages.totals("alice", "nowhere"),
-        await ten.messages.totals("nobody"),
-        await ten.messages.totals("alice", "t", after=2**80),
-    ):
-        assert nothing == Totals(messages=0, tokens=0)
-
-
 # ---------------------------------------------------------------- tombstones
 
 
 async def test_a_tombstone_keeps_its_place(ten: Store) -> None:
-    """What was withdrawn or forgotten is in no tail, count or listing, and in every span and page."""
+    """What was withdrawn or forgotten is in no tail, and in every span and page."""
     await set_state(ten, "m3", "withdrawn")
     await set_state(ten, "m5", "forgotten")
     live = [1, 2, 4, 6, 7, 8, 9, 10]
@@ -328,7 +301,6 @@ async def test_a_tombstone_keeps_its_place(ten: Store) -> None:
     ]
     assert span[3].parts == ()
     assert numbers((await ten.messages.page("alice", "t")).items) == list(range(1, 11))
-    assert (await ten.messages.totals("alice", "t")).messages == 8
     assert (await ten.messages.save("alice", "t", UserMessage("next"))).messages[0].seq == 11
 
 

@@ -9,7 +9,7 @@ import pytest
 from contract.raw_sql import add_task, run_sql, set_state
 from kit.effort import counts
 from kit.engines import a_memory
-from kit.talk import found, save_texts
+from kit.talk import forget_thread, found, save_texts
 from memolog import AssistantMessage, Config, InputError, Memory, ToolCallPart, ToolMessage, UserMessage
 from memolog.search.analysis import analyse, text_of_parts
 from memolog.store import Store
@@ -341,7 +341,7 @@ async def test_index_is_true_whatever_happens(memory: Memory, engine_name: str) 
         elif what < 0.93:
             await memory.resource(RESOURCE).search(chance.choice(words))
         elif what < 0.96 and any(name == thread for name, _ in ids):
-            await store.threads.delete(RESOURCE, thread)
+            await forget_thread(store, thread, RESOURCE)
             ids = [(name, message) for name, message in ids if name != thread]
         elif any(name == thread for name, _ in ids):
             await store.threads.clone(RESOURCE, thread, f"copy{number}")

@@ -11,6 +11,7 @@ import pytest
 
 from contract.raw_sql import add_task, run_sql
 from kit.effort import counts
+from kit.talk import forget_thread
 from memolog.core.message import UserMessage
 from memolog.core.run import Calibration, Usage, UsageTotal
 from memolog.errors import InputError
@@ -85,7 +86,7 @@ async def test_a_sum_outlives_its_thread(store: Store) -> None:
     """What was spent stays spent when the thread is deleted."""
     await store.messages.save("alice", "t", UserMessage("a"))
     await store.ledger.add("alice", Usage(model="m", cost=1.5, thread="t"))
-    await store.threads.delete("alice", "t")
+    await forget_thread(store, "t")
     assert (await store.ledger.total("alice")).cost == 1.5
     await store.threads.create("alice", "t")
     assert (await store.ledger.total("alice", thread="t")).requests == 0

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from kit.talk import forget_thread
 from memolog.core.clock import SystemClock, system_chance
 from memolog.core.message import Message, NewMessage, TextPart, UserMessage
 from memolog.core.run import Calibration, Lease, Usage
@@ -215,7 +216,7 @@ OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "threads.create": lambda store: store.threads.create(RESOURCE, "new", title="New"),
     "threads.update": lambda store: store.threads.update(RESOURCE, "old", title="Changed", metadata={"b": 2}),
     "threads.clone": lambda store: store.threads.clone(RESOURCE, "old", "copy"),
-    "threads.delete": lambda store: store.threads.delete(RESOURCE, "old"),
+    "forgetting.thread": lambda store: forget_thread(store, "old", RESOURCE),
     "messages.save": _save_batch,
     "messages.end_turn": lambda store: store.messages.end_turn(RESOURCE, "open", "turn-1"),
     "leases.acquire": lambda store: store.leases.acquire(RESOURCE, "fresh", "me", lasts=_MINUTE),

@@ -17,7 +17,7 @@ from crash.survivors import select
 from kit.clock import limit_turns
 from kit.engines import engines
 from kit.models import Priced
-from kit.talk import RESOURCE, THREAD, Story, hold, listen, stories
+from kit.talk import RESOURCE, THREAD, Story, forget_thread, hold, listen, stories
 from memolog import AssistantMessage, Config, NewMessage, ObservationConfig, ReflectionConfig, UserMessage
 from memolog import ToolCallPart as Call
 from memolog import ToolMessage as Result
@@ -639,7 +639,7 @@ async def test_a_thread_that_is_deleted_during_a_run(tell: Open) -> None:
     store = await story.store()
     async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage("word " * 300))
-        assert await store.threads.delete(RESOURCE, THREAD) == 1
+        assert (await forget_thread(store)).messages == 1
         gate.set()
         await story.memory.settled()
         assert [event.retry_at for event in story.told(RunFailed)] == [None]
@@ -659,14 +659,14 @@ async def test_a_thread_that_is_deleted_while_a_turn_decides(tell: Open) -> None
     store = await story.store()
     for name in ("logs.snapshot", "runs.start", "journal.add_context"):
         with suppress(NotFound):
-            await store.threads.delete(RESOURCE, THREAD)
+            await forget_thread(store)
         story.said.clear()
         deleting: list[str] = []
 
         async def delete_once(now: str, name: str = name, deleting: list[str] = deleting) -> None:
             if now == name and not deleting:
                 deleting.append(name)
-                await store.threads.delete(RESOURCE, THREAD)
+                await forget_thread(store)
 
         before_writes(store, delete_once)
         async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
@@ -675,7 +675,7 @@ async def test_a_thread_that_is_deleted_while_a_turn_decides(tell: Open) -> None
         assert deleting
         await story.memory.settled()
     with suppress(NotFound):
-        await store.threads.delete(RESOURCE, THREAD)
+        await forget_thread(store)
     story.clock.advance(hours=1)
     await story.chat(1)
     await story.recovers()

@@ -109,7 +109,7 @@ class Branches(Calls):
         rows = yield from _reading_rows(resource, thread, [seq for seq in seqs if seq > kept_to])
         copies = [_copy(row) for row in rows if row.state != "forgotten"]
         ready, _ = self._messages.ready(resource, thread, copies, None)
-        yield from self._messages.saving(resource, thread, ready, at, create=False)
+        yield from self._messages.saving(resource, thread, ready, at)
         yield q.mark_restored(branch_pk=found[0].pk, now=at)
         return rewound
 

@@ -44,16 +44,15 @@ class Copies:
         return await self._engine.write(lambda: _merging(resource, self._new_id, at, render), name="copies.merge")
 
 
-def cloning_log(resource: str, source_pk: int, target_pk: int, up_to: int, new_id: NewId, now: int) -> Script[bool]:
-    """Copy a thread's own log to its clone; False if the clone ends before the log does, or there is no log."""
+def cloning_log(resource: str, source_pk: int, target_pk: int, new_id: NewId, now: int) -> Script[None]:
+    """Copy the log of a thread to the clone of the thread, if the thread has its own log."""
     found = yield q.take_log_of_thread(resource=resource, thread_pk=source_pk)
     if not found:
-        return False
+        return
     log = found[0]
     cursor = yield logs.get_cursor(log_pk=log.pk, thread_pk=source_pk)
-    if not cursor or cursor[0].seq > up_to:
-        # Part of a log cannot be copied: the messages of the clone are observed again.
-        return False
+    if not cursor:
+        return
     target = yield from ensure_log(resource, target_pk, new_id, now)
     copied = yield from _copying(log.pk, target.pk, {source_pk: target_pk}, new_id)
     entries = yield logs.active_groups(log_pk=log.pk, generation=log.generation)
@@ -62,15 +61,12 @@ def cloning_log(resource: str, source_pk: int, target_pk: int, up_to: int, new_i
     yield logs.create_cursor(log_pk=target.pk, thread_pk=target_pk, seq=cursor[0].seq)
     yield q.set_next_handle(log_pk=target.pk, next_handle=log.next_handle)
     yield q.copy_hints(source_pk=source_pk, target_pk=target_pk)
-    return True
 
 
-def cloning_share(
-    resource: str, source_pk: int, target_pk: int, source: str, up_to: int, new_id: NewId, now: int
-) -> Script[None]:
-    """Let a shared log cover the clone of a thread as far as it covers the thread itself.
+def cloning_share(resource: str, source_pk: int, target_pk: int, source: str, new_id: NewId, now: int) -> Script[None]:
+    """Mark as observed, in the shared log, the messages of a clone that the shared log covers in the source thread.
 
-    An empty group covers these messages of the clone, and its run names the source.
+    The clone gets an empty group over these messages. The inputs of its run have the id of the source thread.
     """
     found = yield logs.find_log(resource=resource, thread_pk=0)
     if not found:
@@ -78,8 +74,7 @@ def cloning_share(
     log_pk = found[0].pk
     generation = (yield logs.touch_version(log_pk=log_pk))[0].generation
     rows = yield logs.get_cursor(log_pk=log_pk, thread_pk=source_pk)
-    covered: int = rows[0].seq if rows else 0
-    last = min(covered, up_to)
+    last: int = rows[0].seq if rows else 0
     if last <= 0:
         return
     run = yield q.insert_run_copy(
@@ -120,8 +115,7 @@ def cloning_share(
     yield logs.add_entry(log_pk=log_pk, generation=generation, position=position, group_pk=made[0].pk, now=now)
     yield logs.create_cursor(log_pk=log_pk, thread_pk=target_pk, seq=0)
     yield q.set_cursor(log_pk=log_pk, thread_pk=target_pk, seq=last)
-    if last == covered:
-        yield q.copy_hints(source_pk=source_pk, target_pk=target_pk)
+    yield q.copy_hints(source_pk=source_pk, target_pk=target_pk)
 
 
 def _merging(resource: str, new_id: NewId, now: int, render: Render) -> Script[Merged]:

@@ -73,11 +73,6 @@ LIMIT :limit
 -- count_said --
 SELECT COUNT(*) AS messages FROM messages WHERE thread_pk = :thread_pk AND seq > :after AND seq < :before AND state = 'live' AND own = 0
 
--- count --
-SELECT COUNT(*) AS messages, COALESCE(SUM(m.tokens), 0) AS tokens
-FROM threads t JOIN messages m ON m.thread_pk = t.pk
-WHERE t.resource = :resource AND (CAST(:thread AS TEXT) IS NULL OR t.id = :thread) AND m.state = 'live' AND m.seq > :after
-
 -- last_user --
 -- A user message that only answers tool calls is no request.
 {select_messages}

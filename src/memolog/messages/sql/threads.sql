@@ -41,9 +41,8 @@ SELECT id, pk FROM threads WHERE resource = :resource AND id IN (:threads[])
 UPDATE threads SET updated_at = updated_at WHERE pk = :thread_pk
 
 -- delete_thread --
--- Messages, cursors, runs, groups and the thread's own log go with it.
+-- The schema also deletes its messages, cursors, runs and groups, and its log if no other thread shares it.
 DELETE FROM threads WHERE resource = :resource AND id = :thread
-RETURNING last_seq
 
 -- count_threads --
 SELECT COUNT(*) AS threads FROM threads WHERE resource = :resource
