@@ -1,4 +1,4 @@
-"""Copy logs: for the clone of a thread, and into a shared log after a change of scope. The originals stay."""
+"""Copy logs to the clone of a thread, and into the shared log of a resource after a change of scope. The originals stay."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from memolog.core.clock import to_micros
 from memolog.core.exact_json import dumps, loads
-from memolog.db.engine import Engine
+from memolog.db.engine import Calls, Engine, writes
 from memolog.db.queries import Script, load_queries
 from memolog.db.scope import check_ids
 from memolog.log.rows import group_row
@@ -25,23 +25,27 @@ NewId = Callable[[], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """The threads whose logs were merged into the shared one, and those that were not, each with the reason."""
+    """The threads whose logs were merged into the shared log. `left` has the other threads, each with the reason."""
 
     threads: tuple[str, ...]
     left: tuple[tuple[str, str], ...] = ()
 
 
-class Copies:
-    """Merges logs, one resource at a time."""
+class Copies(Calls):
+    """Merges logs. Every call is for one resource."""
 
     def __init__(self, engine: Engine, new_id: NewId) -> None:
-        self._engine, self._new_id = engine, new_id
+        super().__init__(engine)
+        self._new_id = new_id
 
-    async def merge(self, resource: str, *, now: datetime, render: Render) -> Merged:
-        """Copy the logs of a resource's threads into its shared log."""
+    @writes("copies.merge")
+    def merge(self, resource: str, *, now: datetime, render: Render) -> Script[Merged]:
+        """Copy the logs of the threads of a resource into its shared log.
+
+        A thread is skipped if the shared log has observed it already, so that no message is observed twice.
+        """
         check_ids(resource=resource)
-        at = to_micros(now)
-        return await self._engine.write(lambda: _merging(resource, self._new_id, at, render), name="copies.merge")
+        return (yield from _merging(resource, self._new_id, to_micros(now), render))
 
 
 def cloning_log(resource: str, source_pk: int, target_pk: int, new_id: NewId, now: int) -> Script[None]:
@@ -119,10 +123,6 @@ def cloning_share(resource: str, source_pk: int, target_pk: int, source: str, ne
 
 
 def _merging(resource: str, new_id: NewId, now: int, render: Render) -> Script[Merged]:
-    """Copy the logs of a resource's threads into its shared log.
-
-    A thread that the shared log has observed by itself is left out, so that nothing is in the log twice.
-    """
     shared = yield from ensure_log(resource, None, new_id, now)
     present = (yield logs.touch_version(log_pk=shared.pk))[0].generation
     yield q.take_thread_logs(resource=resource)
@@ -148,7 +148,7 @@ def _merging(resource: str, new_id: NewId, now: int, render: Render) -> Script[M
         active = yield logs.active_groups(log_pk=thread.log_pk, generation=thread.generation)
         order += [copied[row.pk] for row in active]
         for group_pk in copied.values():
-            # The text of the original names the old handle. A group without text gets none.
+            # The text of the original contains the old handle. A group without text stays without one.
             group = (yield q.group_by_key(group_pk=group_pk))[0]
             tokens = (yield from storing_rendering(shared.pk, group.id, render)) if group.text else 0
             after += tokens if group_pk in order else 0
@@ -162,7 +162,7 @@ def _merging(resource: str, new_id: NewId, now: int, render: Render) -> Script[M
 def _copying(
     log_pk: int, target_log: int, threads: Mapping[int, int], new_id: NewId, *, first_handle: int | None = None
 ) -> Script[dict[int, int]]:
-    """Copy all groups of a log; returns the key of each copy by that of its original."""
+    """Copy all groups of a log. Return the primary key of each copy by the primary key of its original."""
     rows = yield q.groups_of_log(log_pk=log_pk)
     names = {row.id: new_id() for row in rows}
     copied: dict[int, int] = {}
@@ -188,7 +188,7 @@ def _copying(
 def _copying_run(
     run_pk: int | None, target_log: int, threads: Mapping[int, int], names: Mapping[str, str], new_id: NewId
 ) -> Script[int | None]:
-    """Copy the run of a group: the inputs of a reflection name the groups that it covers."""
+    """Copy the run of a group. The inputs of a reflection contain the ids of the covered groups, so these are replaced."""
     if run_pk is None:
         return None
     run = (yield q.run_of(run_pk=run_pk))[0]
