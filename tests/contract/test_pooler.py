@@ -11,10 +11,11 @@ import pytest
 from kit.clock import until
 from kit.engines import weigh
 from kit.talk import forget_thread
+from memolog.core.config import Config
 from memolog.core.message import UserMessage
 from memolog.core.run import Usage
 from memolog.errors import StoreBusy, StoreUnavailable
-from memolog.store import Store, StoreOptions, open_store
+from memolog.store import Store, open_store
 from memolog.testing import FakeClock
 from pooler import Pooler, Settings
 
@@ -28,7 +29,7 @@ def _query(*, said: bool) -> str:
 
 async def _open(address: str, **options: Any) -> Store:
     chance = random.Random(5).getrandbits
-    return await open_store(address, clock=FakeClock(), chance=chance, weigh=weigh, options=StoreOptions(**options))
+    return await open_store(address, clock=FakeClock(), chance=chance, weigh=weigh, config=Config(**options))
 
 
 def _is_pooled(store: Store) -> bool:

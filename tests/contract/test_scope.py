@@ -17,6 +17,7 @@ from contract.raw_sql import add_task, lease_of
 from kit.rows import render_briefly
 from memolog.admin.transfer_store import BY_KIND, Arrival
 from memolog.compaction.store import RowTexts
+from memolog.core.config import Config
 from memolog.core.message import Message, NewMessage, UserMessage
 from memolog.core.observation import Observation, Span
 from memolog.core.run import Calibration, Lease, Usage
@@ -30,14 +31,14 @@ from memolog.log.store import Rendered
 from memolog.search.bm25 import TASK, key_of_message, key_of_other
 from memolog.search.query import parse
 from memolog.search.recall_store import Place, Stretch
-from memolog.store import Store, StoreOptions
+from memolog.store import Store
 from memolog.tasks.rows import TaskFilter
 from memolog.tasks.task import NewTask
 from memolog.testing import FakeClock
 from memolog.working_memory.document import replaced
 
 # Parts of the store that act for the whole database, or that are no calls.
-NOT_OF_A_RESOURCE: Final = {"processes", "doctor", "cache", "clock", "engine", "new_id", "options"}
+NOT_OF_A_RESOURCE: Final = {"processes", "doctor", "cache", "clock", "engine", "new_id", "config"}
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
 SCRIPTS: Final = {"messages.ready", "messages.ready_soon", "messages.saving"}
 # They take a snapshot, which names its resource and which only a method that named it gives out; the log that they change must
@@ -73,7 +74,7 @@ def public_methods(store: Store) -> dict[str, Callable[..., Any]]:
 
 
 METHODS: Final = public_methods(
-    Store(SqliteEngine(":memory:"), clock=FakeClock(), new_id=str, weigh=lambda _: 1, options=StoreOptions())
+    Store(SqliteEngine(":memory:"), clock=FakeClock(), new_id=str, weigh=lambda _: 1, config=Config())
 )
 
 

@@ -20,9 +20,10 @@ from typing import Any
 
 from kit.talk import forget_thread
 from memolog.core.clock import SystemClock, system_chance
+from memolog.core.config import Config
 from memolog.core.message import Message, NewMessage, TextPart, UserMessage
 from memolog.core.run import Calibration, Lease, Usage
-from memolog.store import Store, StoreOptions, open_store
+from memolog.store import Store, open_store
 from memolog.tasks.claims import TaskDecay
 from memolog.tasks.task import NewTask
 from memolog.text.message_tokens import count_message
@@ -46,8 +47,8 @@ def _weigh(message: NewMessage) -> int:
 
 async def open_real(address: str) -> Store:
     """Open a store with the time and chance of the system, that waits for others as long as a slow machine takes."""
-    options = StoreOptions(busy_timeout=_PATIENCE, statement_timeout=_PATIENCE)
-    return await open_store(address, clock=SystemClock(), chance=system_chance, weigh=_weigh, options=options)
+    config = Config(busy_timeout=_PATIENCE, statement_timeout=_PATIENCE)
+    return await open_store(address, clock=SystemClock(), chance=system_chance, weigh=_weigh, config=config)
 
 
 class _Still:

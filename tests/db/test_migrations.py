@@ -18,13 +18,14 @@ import pytest
 from crash.survivors import Row, check_sound, select
 from kit.engines import engines, weigh
 from memolog.core.clock import system_chance
+from memolog.core.config import Config
 from memolog.core.message import UserMessage
 from memolog.db import migrations as migrate
 from memolog.db.migrations import Migration
 from memolog.db.sqlite import SqliteEngine
 from memolog.db.sqlite_files import snapshot_path
 from memolog.errors import SchemaTooNew, StoreCorrupt, StoreReadOnly
-from memolog.store import Store, StoreOptions, open_store
+from memolog.store import Store, open_store
 from memolog.testing import FakeClock
 
 _RECORD = "SELECT version, name, checksum FROM memolog_migrations ORDER BY version"
@@ -58,7 +59,7 @@ _BAD = _new("CREATE TABLE added (x BIGINT);\nDROP TABLE usage;\nINSERT INTO no_s
 
 async def _open(address: object, **options: Any) -> Store:
     return await open_store(
-        str(address), clock=FakeClock(), chance=system_chance, weigh=weigh, options=StoreOptions(**options)
+        str(address), clock=FakeClock(), chance=system_chance, weigh=weigh, config=Config(**options)
     )
 
 

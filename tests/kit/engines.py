@@ -15,7 +15,7 @@ import pytest
 from memolog import Config
 from memolog.core.message import NewMessage
 from memolog.memory import Memory
-from memolog.store import Store, StoreOptions, open_store
+from memolog.store import Store, open_store
 from memolog.testing import FakeClock
 from memolog.text.message_tokens import count_message
 from memolog.text.tokens import HeuristicCounter
@@ -89,7 +89,7 @@ async def open_a_store(address: str, clock: FakeClock) -> AsyncIterator[OpenStor
 
         async def open_one(**options: Any) -> Store:
             chance = random.Random(next(seeds)).getrandbits
-            opened = await open_store(address, clock=clock, chance=chance, weigh=weigh, options=StoreOptions(**options))
+            opened = await open_store(address, clock=clock, chance=chance, weigh=weigh, config=Config(**options))
             return await stack.enter_async_context(opened)
 
         yield open_one

@@ -22,7 +22,7 @@ from memolog.core.thread import Hints
 from memolog.db.engine import Engine
 from memolog.db.postgres_address import PostgresOptions
 from memolog.db.queries import Step, load_queries
-from memolog.db.sqlite import SqliteEngine, SqliteOptions
+from memolog.db.sqlite import SqliteEngine
 from memolog.errors import InputError, MemologError, StoreCorrupt
 from memolog.log.rendering import render_group
 from memolog.observer.drafts import Parsed
@@ -96,7 +96,7 @@ async def open_mastra(address: str) -> MastraTables:
         await server.start()
         engine = server
     else:
-        file = SqliteEngine(address, SqliteOptions(read_only=True))
+        file = SqliteEngine(address, read_only=True)
         await file.start(lambda _: None, lambda _: None)
         engine = file
 
