@@ -21,6 +21,8 @@ async def names(store: Store, resource: str, limit: int) -> list[str]:
     token = None
     while True:
         page = await store.threads.list(resource, limit=limit, after=token)
+        # A page that is exactly full does not promise another.
+        assert page.items or token is None
         found.extend(thread.id for thread in page.items)
         if page.next is None:
             return found
@@ -89,16 +91,6 @@ async def test_pages_hold_every_thread_once(store: Store, limit: int) -> None:
     assert await names(store, "alice", limit) == made[::-1]
 
 
-async def test_a_full_last_page_has_no_next(store: Store) -> None:
-    """A page that is exactly full does not promise another."""
-    for index in range(4):
-        await store.threads.create("alice", f"t{index}")
-    first = await store.threads.list("alice", limit=2)
-    second = await store.threads.list("alice", limit=2, after=first.next)
-    assert second.next is None
-    assert len(second.items) == 2
-
-
 async def test_paging_goes_on_while_threads_come_and_go(store: Store, clock: FakeClock) -> None:
     """What nobody touched meanwhile is seen exactly once; what is new or touched is not seen twice."""
     for index in range(10):
@@ -123,7 +115,9 @@ async def test_an_empty_resource_has_no_threads(store: Store) -> None:
     assert await store.threads.count("nobody") == 0
 
 
-@pytest.mark.parametrize("token", ["", "x", "1", "1.2.3", "1.", "1.99999999999999999999", "1;DROP TABLE threads"])
+@pytest.mark.parametrize(
+    "token", ["", "x", "1", "1.2.3", "1.", "1.99999999999999999999", "a.b", "1e3.0", "1;DROP TABLE threads"]
+)
 async def test_a_made_up_page_token_is_refused(store: Store, token: str) -> None:
     """Only what a page handed out continues it."""
     await store.threads.create("alice", "t")
@@ -132,7 +126,7 @@ async def test_a_made_up_page_token_is_refused(store: Store, token: str) -> None
     assert await names(store, "alice", 5) == ["t"]
 
 
-@pytest.mark.parametrize("limit", [0, -1, -2, 2**63])
+@pytest.mark.parametrize("limit", [0, -1, 2**63 - 1, 2**63])
 async def test_a_page_holds_at_least_one(store: Store, limit: int) -> None:
     """A size that is no size is refused alike by every engine, wherever there are pages."""
     await store.messages.save("alice", "t", [UserMessage("a"), UserMessage("b")])
