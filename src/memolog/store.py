@@ -54,7 +54,7 @@ _POSTGRES_PREFIXES = ("postgresql://", "postgres://")
 
 
 class ResourceSettings(Calls):
-    """The settings of every resource, one resource at a time."""
+    """Reads and stores the settings of a resource."""
 
     @reads
     def get(self, resource: str) -> Script[JsonObject]:
@@ -64,7 +64,7 @@ class ResourceSettings(Calls):
 
     @writes("settings.put")
     def put(self, resource: str, settings: Mapping[str, JsonValue]) -> Script[JsonObject]:
-        """Store settings; returns the old values of those that changed."""
+        """Store settings. Return the old values of those that changed."""
         check_ids(resource=resource)
         before = yield from _reading(resource)
         for name, value in sorted(settings.items()):
@@ -79,7 +79,7 @@ def _reading(resource: str) -> Script[JsonObject]:
 
 
 class Store:
-    """Everything that is stored, for every resource. Close it, or use it as `async with`."""
+    """The calls for everything that is stored. Close the store, or use it with `async with`."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Store:
         newest: int | None = None,
         others: bool | OtherLimits = True,
     ) -> tuple[Saved, Snapshot]:
-        """Save messages of a running turn, and read the snapshot for the next decision at the same moment."""
+        """Save messages of a running turn. Return them, and the snapshot for the next decision."""
         check_ids(owner=owner)
         is_long = is_much(messages)
         ready, now = await self.messages.ready_soon(resource, thread, messages, turn, is_long=is_long)
@@ -175,14 +175,14 @@ class Store:
         return await self.engine.read(lambda: listing_resources(also_forgotten=also_forgotten), brief=False)
 
     async def close(self) -> None:
-        """Finish what is running and close the database. Closing twice is harmless."""
+        """Wait for running calls and close the database. A second call does nothing."""
         try:
             await self.engine.close()
         finally:
             self.empty_caches()
 
     def empty_caches(self) -> None:
-        """Drop everything that is cached of messages, logs and words. It is read again when needed."""
+        """Drop all cached messages, logs and words. They are read again when they are needed."""
         self.cache.clear()
         empty_caches()
 
@@ -242,12 +242,12 @@ def _sqlite_path(address: str) -> str:
     if not address.strip():
         raise ConfigError(
             "The address of the database is empty.",
-            why="SQLite would use a temporary file and keep nothing.",
-            then="Name a file, or :memory: if nothing should be kept.",
+            why="SQLite would use a temporary file and store nothing.",
+            then="Pass a file name, or :memory: for a database in RAM.",
         )
     if address.startswith(_SQLITE_PREFIX):
         path = address[len(_SQLITE_PREFIX) :]
-        # sqlite:///relative and sqlite:////absolute, as most tools write it.
+        # Like other tools: sqlite:///relative and sqlite:////absolute.
         return path.removeprefix("/") or ":memory:"
     if "://" in address:
         raise ConfigError(
@@ -263,9 +263,9 @@ def _sqlite_path(address: str) -> str:
 
 
 def _refuse_folder(path: str) -> None:
-    # SQLite would report an error of the disk.
+    # For a folder, SQLite would raise an error about the disk.
     if Path(path).is_dir():
-        raise NotADatabase(f"{path} is a folder.", then="Name a file in it.")
+        raise NotADatabase(f"{path} is a folder.", then="Pass the name of a file in it.")
 
 
 async def _open_sqlite(path: str, config: Config, now: int) -> Engine:

@@ -360,7 +360,7 @@ async def test_a_time_without_a_zone_is_refused(store: Store) -> None:
 )
 async def test_a_time_outside_the_calendar_is_refused(store: Store, moment: datetime) -> None:
     """A moment that has no year in UTC could not be read again."""
-    await refused(store, NewMessage(role="user", parts=(), created_at=moment), InputError, "cannot be kept")
+    await refused(store, NewMessage(role="user", parts=(), created_at=moment), InputError, "cannot be stored")
 
 
 @pytest.mark.parametrize("size", [1000, 1001])

@@ -156,7 +156,7 @@ def test_variables_are_distinct() -> None:
     """No two settings share a variable, and none is reserved for others."""
     variables = [item.environment for item in settings()]
     assert len(set(variables)) == len(variables)
-    assert not set(variables) & set(RESERVED_VARIABLES)
+    assert not set(variables) & RESERVED_VARIABLES
 
 
 def test_round_trip_of_all_settings() -> None:
@@ -429,7 +429,7 @@ def test_unknown_names_suggest_the_nearest(name: str, near: str) -> None:
 def test_reserved_variables_are_left_to_their_owners() -> None:
     """The few variables of command line, hooks and tests are no settings and no mistakes."""
     names = {"CONFIG", "DB", "HOME", "HOOKS", "LONG", "MCP_TOKEN", "PROXY_TOKEN", "RESOURCE", "SESSION", "THREAD"}
-    assert set(RESERVED_VARIABLES) == {f"MEMOLOG_{name}" for name in names}
+    assert {f"MEMOLOG_{name}" for name in names} == RESERVED_VARIABLES
     assert Config.from_environment(dict.fromkeys(RESERVED_VARIABLES, "x")) == Config()
 
 

@@ -345,7 +345,7 @@ class Config(SettingGroup):
 
     @property
     def named(self) -> frozenset[str]:
-        """The settings that were given, by dotted name, in code, a file or the environment; the others are defaults."""
+        """The dotted names of the settings that were given in code, in a file or in the environment. The others are defaults."""
         inner = (f"{section}.{name}" for section in SECTIONS for name in getattr(self, section).given)
         return frozenset((*(name for name in self.given if name not in SECTIONS), *inner))
 
@@ -362,7 +362,7 @@ class Config(SettingGroup):
 
     @property
     def buffer_step(self) -> int | None:
-        """B: by how many tokens the tail grows between two buffered groups; None when off."""
+        """B: the tokens by which the tail grows between two buffered groups. None means that nothing is buffered."""
         step = self.observation.buffer_tokens
         if step is False:
             return None
@@ -370,13 +370,13 @@ class Config(SettingGroup):
 
     @property
     def floor(self) -> int:
-        """F: how many raw tokens an activation leaves in the tail."""
+        """F: the tokens of raw messages that an activation leaves in the tail."""
         activation = self.observation.buffer_activation
         return int(activation) if activation >= LEAST_KEPT else self.threshold - round(self.threshold * activation)
 
     @property
     def repeated_tokens(self) -> int:
-        """How much of a request is shown again once the log covers it: all of it, unless it is larger than a whole tail."""
+        """The maximum tokens of the last request that a context shows again after the log covers that request."""
         return max(self.threshold, LEAST_REPEATED)
 
     @property
@@ -397,21 +397,21 @@ class Config(SettingGroup):
 
     @property
     def keep_recent_at_most(self) -> int:
-        """How many tokens of the youngest observations a reflection leaves alone at most."""
+        """The maximum tokens of the newest observations that are never reflected."""
         return self.reflect_at // 2
 
     def threshold_for(self, log_tokens: int) -> int:
-        """Return T beside a log of this size: larger while the log is short, if they share."""
+        """Return T for a log of this size. With `share_token_budget`, T is larger while the log is short."""
         if not self.share_token_budget:
             return self.threshold
         return shared_threshold(self.threshold, self.reflect_at, log_tokens)
 
     def block_at_for(self, log_tokens: int) -> int:
-        """Return above which tail a turn may wait, beside a log of this size."""
+        """Return the size of the tail above which a turn may wait, for a log of this size."""
         return block_at(self.observation.block_after, self.threshold_for(log_tokens))
 
     def reflection_target_for(self, slice_tokens: int) -> int:
-        """Return how large the reflection of a slice of this size may be."""
+        """Return the maximum size of a reflection of observations with this many tokens."""
         return round(slice_tokens * self.reflection.target)
 
     @classmethod
@@ -480,7 +480,7 @@ class Config(SettingGroup):
 
     @classmethod
     def _layered(cls, base: Mapping[str, Any], named: Iterable[str], readings: list[Reading]) -> Self:
-        """Apply the readings to the base, later over earlier; raises ConfigError with every problem."""
+        """Apply the readings to the base values, one after the other. Raise one ConfigError with every problem."""
         values, where, given = dict(base), dict[str, str](), set(named)
         problems: list[str] = []
         for reading in readings:
@@ -506,7 +506,7 @@ class Config(SettingGroup):
 
 @cache
 def settings() -> tuple[Setting, ...]:
-    """Return every setting, for documentation, command line and tests."""
+    """Return all settings, sections first."""
     sections = (item for name, made in SECTIONS.items() for item in declared(made, f"{name}."))
     return (*sections, *declared(Config))
 
@@ -517,7 +517,7 @@ def _known() -> Mapping[str, Setting]:
 
 
 def _given_by(reading: Reading) -> set[str]:
-    """Return the settings that a source names; of one that names all, as `to_dict` does, those unlike their defaults."""
+    """Return the names of the settings in a source. If it has all, as `to_dict` does, skip those that have their defaults."""
     known = _known()
     if len(reading.values) < len(known):
         return set(reading.values)
@@ -569,7 +569,7 @@ class Contradiction:
 
 
 def contradictions(values: SettingValues, where: Mapping[str, str]) -> list[str]:
-    """Return every contradiction among the values; `where` names the source of each."""
+    """Return a sentence for each contradiction between values. `where` has the source of each value."""
     found = (rule.problem(values, where) for rule in CONTRADICTIONS)
     return [problem for problem in found if problem is not None]
 

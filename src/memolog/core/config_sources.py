@@ -13,19 +13,17 @@ from memolog.core.settings import PREFIX, Setting, SettingGroup, nearest
 KnownSettings: TypeAlias = Mapping[str, Setting]
 Path: TypeAlias = str | PathLike[str]
 
-RESERVED_VARIABLES: Final[dict[str, str]] = {
-    "MEMOLOG_CONFIG": "The TOML file that the command line reads.",
-    "MEMOLOG_DB": "The database that the command line opens.",
-    "MEMOLOG_HOME": "Where hooks keep what belongs to no project.",
-    "MEMOLOG_HOOKS": "`off`: hooks of coding agents keep nothing.",
-    "MEMOLOG_LONG": "Runs the long tests with their full counts.",
-    "MEMOLOG_MCP_TOKEN": "The bearer token that clients of the MCP server over HTTP must send.",
-    "MEMOLOG_PROXY_TOKEN": "What clients of the proxy must show.",
-    "MEMOLOG_RESOURCE": "Whose memory the command line means.",
-    "MEMOLOG_SESSION": "For whom the command line claims tasks.",
-    "MEMOLOG_THREAD": "Which conversation the command line means.",
-}
-"""Variables with our prefix that are not settings, and their meanings."""
+RESERVED_VARIABLES: Final = frozenset(
+    f"{PREFIX}{name}"
+    for name in (
+        *("CONFIG", "DB", "RESOURCE", "THREAD", "SESSION"),
+        *("HOME", "HOOKS", "MCP_TOKEN", "PROXY_TOKEN", "LONG"),
+    )
+)
+"""Environment variables that begin with MEMOLOG_ but are not settings.
+
+The first line is for the command line. HOME is a folder for files of hooks that belong to no project, and LONG is for tests.
+"""
 
 _TABLE: Final = "memolog"
 
@@ -34,7 +32,7 @@ _REFUSED: Final = object()
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """The settings of one source: values by dotted name, the source of each, and what was refused."""
+    """The settings of one source: values by dotted name, the source of each value, refused names, and a text for each problem."""
 
     values: dict[str, object] = field(default_factory=dict[str, object])
     where: dict[str, str] = field(default_factory=dict[str, str])
@@ -43,7 +41,7 @@ class Reading:
 
 
 def read_mapping(given: object, known: KnownSettings, where: str = "") -> Reading:
-    """Read nested or dotted names with values of their own type."""
+    """Read settings with nested or dotted names. The values have their Python types, unlike those of variables."""
     if not isinstance(given, Mapping):
         kind = type(given).__name__
         return Reading(problems=[f"Settings{where} must be a mapping of names to values, not {kind}."])
@@ -67,7 +65,7 @@ def read_toml(path: Path, known: KnownSettings) -> Reading:
         return read_mapping(content, known, where)
     reading = read_mapping(content[_TABLE], known, where)
     reading.problems += [
-        f"[{section}]{where} stands beside [{_TABLE}] and would be ignored. Write [{_TABLE}.{section}]."
+        f"[{section}]{where} is outside of [{_TABLE}] and would be ignored. Write [{_TABLE}.{section}]."
         for section in _sections(known)
         if section in content
     ]
@@ -91,15 +89,15 @@ def _collected(
     known: Iterable[str],
     convert: Callable[[Setting, object], object],
 ) -> Reading:
-    """Return the reading of some entries: name, setting of that name (None if unknown), value, and source."""
+    """Check and convert some entries: the name, the setting of that name (None if unknown), the value and the source."""
     reading = Reading()
     for name, setting, value, where in entries:
         if setting is None:
             reading.problems.append(_unknown(name, where, known))
         elif setting.name in reading.values or setting.name in reading.refused:
             reading.problems.append(f"{name}{where} is given twice, nested and dotted. Keep one of them.")
-        elif (taken := convert(setting, value)) is not _REFUSED:
-            reading.values[setting.name], reading.where[setting.name] = taken, where
+        elif (converted := convert(setting, value)) is not _REFUSED:
+            reading.values[setting.name], reading.where[setting.name] = converted, where
         else:
             reading.refused.add(setting.name)
             reading.problems.append(setting.problem(value, where))
@@ -111,7 +109,7 @@ def _sections(known: Iterable[str]) -> list[str]:
 
 
 def _flat(given: Mapping[object, object], sections: Collection[str]) -> Iterator[tuple[str, object]]:
-    """Yield the settings of a mapping by dotted names; a section object gives all its settings."""
+    """Yield each setting of a mapping with its dotted name. A section object yields all of its settings."""
     for key, value in given.items():
         name = str(key)
         table = _table(value)

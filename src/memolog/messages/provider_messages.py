@@ -1,4 +1,7 @@
-"""Read messages in the forms of OpenAI and Anthropic. Recognised by their fields, so that no provider library is imported."""
+"""Read messages in the formats of OpenAI and Anthropic.
+
+A format is recognised by its fields, so that no provider library is imported.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +14,7 @@ from memolog.errors import InputError, UnknownRole
 
 
 class ProviderMessage(Protocol):
-    """An object of a provider's library, which dumps itself as JSON."""
+    """An object of a provider's library that can be converted to JSON."""
 
     def model_dump(self, *, mode: str = ..., exclude_unset: bool = ...) -> dict[str, Any]:
         """Return the object as JSON."""
@@ -31,18 +34,18 @@ _ROLES: Final = frozenset({*ROLES, "developer", "function"})
 
 
 def messages_in(given: Sequence[Given]) -> tuple[NewMessage, ...]:
-    """Return the messages that `prepare` was given; a text is a message of the user."""
+    """Return the messages that were passed to `prepare`. A text is a message of the user."""
     return tuple(message for one in given for message in _read(one, is_answer=False)[0])
 
 
 def answers_in(given: Sequence[Given]) -> tuple[tuple[NewMessage, ...], Usage | None]:
-    """Return the messages that `record` was given, and the usage of a whole response; a text is a message of the model."""
+    """Return the messages that were passed to `record`, and the usage in a response. A text is a message of the model."""
     messages: list[NewMessage] = []
     usage: Usage | None = None
     for one in given:
-        read, told = _read(one, is_answer=True)
+        read, reported = _read(one, is_answer=True)
         messages += read
-        usage = told or usage
+        usage = reported or usage
     return tuple(messages), usage
 
 
@@ -90,7 +93,7 @@ def _read_data(data: Mapping[str, Any]) -> tuple[Sequence[NewMessage], Usage | N
 
 
 def _check_role_and_content(data: Mapping[str, Any]) -> None:
-    """Refuse a dict with a role that no provider has, or with nothing that is said."""
+    """Raise an error for a dict with an unknown role or without content."""
     role, content = data.get("role"), data.get("content")
     if not isinstance(role, str) or role not in _ROLES:
         raise UnknownRole(role, ROLES)

@@ -68,7 +68,7 @@ _PART_MICROSECONDS = 20.0
 _VALUE_MICROSECONDS = 2.0
 _CHARACTER_MICROSECONDS = 0.015
 _MOST_VALUES = 10_000
-# The fields of parts that may hold much.
+# The fields of parts that may be large.
 _LARGE = ("text", "arguments", "content", "files", "data")
 
 
@@ -101,12 +101,12 @@ class Saved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ready:
-    """A message that was checked and converted to column values, without its place in a thread."""
+    """A checked message and its column values, without thread and sequence number."""
 
     message: NewMessage
     values: Values
     is_fresh: bool
-    """Its id was just generated, so it cannot be stored already."""
+    """Whether the id was just generated, so that it cannot be stored already."""
 
 
 class Messages(Calls):
@@ -137,7 +137,7 @@ class Messages(Calls):
         owner: str | None = None,
         is_told_again: bool = False,
     ) -> Saved:
-        """Save one or many messages of one thread, all or none of them, in this order.
+        """Save one or many messages of one thread in this order. After an error none of them is saved.
 
         A missing thread is created. `owner` is the process that runs the turn: until a reply is saved, no message of the turn
         enters a log. Set `is_told_again` for messages from an external record: those that were forgotten are not saved again.
@@ -235,7 +235,7 @@ class Messages(Calls):
             return (_message(resource, thread, one, values, task),), True
         if (yield q.insert_message(**values)):
             return (_message(resource, thread, one, values, task),), True
-        # The id is known: the message is a repetition, has more parts, or conflicts with the stored one.
+        # The id is stored already. The message is a repetition, has more parts, or conflicts with the stored one.
         rows = yield q.by_id(resource=resource, thread=thread, id=one.values["id"])
         stored = [message_from_row(row) for row in rows]
         rest = grown_from(stored).lacks(one.message, thread)
@@ -260,7 +260,7 @@ class Messages(Calls):
         *,
         withdrawn: Container[str] = (),
     ) -> tuple[NewMessage, ...]:
-        """Return what saving these messages would add if those with the `withdrawn` ids were taken back. Saves nothing."""
+        """Return the messages, or their parts, that are not stored yet. An id in `withdrawn` counts as not stored."""
         check_ids(resource=resource, thread=thread)
         given = [messages] if isinstance(messages, NewMessage) else messages
         offered = given if self._clean is None else [self._clean(message) for message in given]
@@ -363,12 +363,12 @@ def _between(resource: str, thread: str, after: int, up_to: int, limit: int | No
 
 
 def noting_unseen(resource: str, thread: str, saved: Saved, *, turn: str, owner: str, now: int) -> Script[None]:
-    """Store the first message of a running turn that has no reply yet."""
+    """Store the sequence number of the first message of a running turn that no reply follows yet."""
     replied = max((row.seq for row in saved.messages if row.role == "assistant"), default=0)
     if replied:
         yield q.clear_unseen(resource=resource, thread=thread, turn=turn, before=replied)
     if saved.added < len(saved.messages):
-        # Known messages are saved again, as after a failed request: those that no reply follows are still unseen.
+        # Some messages were stored before, as after a failed request. Those that no reply follows are still unseen.
         seqs = [row.seq for row in saved.messages]
         yield q.take_unseen(resource=resource, thread=thread, turn=turn, seqs=seqs)
         rows = yield q.last_reply(resource=resource, thread=thread)
@@ -432,15 +432,15 @@ class Grown:
 
     id: str
     role: Role | None
-    """None if no row of it is live."""
+    """The role of its first live row. None means that no row is live."""
     parts: tuple[Part, ...]
     is_forgotten: bool = False
-    """Part of it was forgotten: saving it again raises MessageConflict."""
+    """Whether a row was forgotten. Saving the message again then raises MessageConflict."""
     is_pruned: bool = False
-    """Its raw text was removed: saving it again is accepted without comparing parts."""
+    """Whether the raw text was removed. The message can then be saved again, and its parts are not compared."""
 
     def lacks(self, offered: NewMessage, thread: str) -> tuple[Part, ...]:
-        """Return the parts that are not stored yet; raises MessageConflict if role or parts differ."""
+        """Return the parts that are not stored yet. Raise MessageConflict if the role or the stored parts differ."""
         if self.is_forgotten:
             raise MessageConflict(self.id, thread, None)
         if self.is_pruned:
@@ -454,7 +454,7 @@ class Grown:
 
 
 def grown_from(rows: Sequence[Message]) -> Grown:
-    """Return a message from its rows, at least one."""
+    """Return a message from its rows. There must be at least one."""
     live = [row for row in rows if row.state == "live"]
     return Grown(
         id=rows[0].id,
@@ -474,7 +474,7 @@ def grown_by_id(rows: Iterable[Message]) -> dict[str, Grown]:
 
 
 def additions(known: Mapping[str, Grown], offered: Iterable[NewMessage], thread: str) -> Iterator[NewMessage]:
-    """Yield what saving these messages in order would add. Messages that would be refused add nothing."""
+    """Yield the messages, or their parts, that saving would add. Messages that would be refused are skipped."""
     now = dict(known)
     for message in offered:
         before = now.get(message.id or "")
@@ -490,7 +490,7 @@ def additions(known: Mapping[str, Grown], offered: Iterable[NewMessage], thread:
 
 
 def reading_grown(resource: str, thread: str, ids: Sequence[str]) -> Script[dict[str, Grown]]:
-    """Return the stored ones among these messages."""
+    """Return those of these messages that are stored, by id."""
     found: dict[str, Grown] = {}
     for chunk in chunks(ids, _IDS_A_QUERY):
         known = yield q.known_ids(resource=resource, thread=thread, ids=chunk)
