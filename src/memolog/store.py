@@ -20,7 +20,7 @@ from memolog.core.exact_json import JsonObject, JsonValue, dumps, loads
 from memolog.core.message import NewMessage
 from memolog.core.observation import Scope
 from memolog.db.engine import Calls, Engine, reads, writes
-from memolog.db.migrations import migrate_sqlite, refuse_foreign_file
+from memolog.db.migrations import migrate_sqlite, pending_in_file
 from memolog.db.postgres_address import PostgresOptions, has_password, safe_url
 from memolog.db.queries import Script, load_queries
 from memolog.db.scope import check_ids
@@ -35,7 +35,7 @@ from memolog.log.usage import Ledger, summing_spent
 from memolog.log.withdrawals import Withdrawals
 from memolog.messages.branches import Branches
 from memolog.messages.clone import Copies
-from memolog.messages.store import Messages, Saved, Weigh, is_much, noting_unseen
+from memolog.messages.store import Messages, Saved, Weigh, noting_unseen
 from memolog.messages.threads import Threads, listing_resources
 from memolog.messages.tombstones import Tombstones
 from memolog.search.index import Indexing
@@ -144,8 +144,7 @@ class Store:
     ) -> tuple[Saved, Snapshot]:
         """Save messages of a running turn. Return them, and the snapshot for the next decision."""
         check_ids(owner=owner)
-        is_long = is_much(messages)
-        ready, now = await self.messages.ready_soon(resource, thread, messages, turn, is_long=is_long)
+        ready, now, is_long = await self.messages.ready_soon(resource, thread, messages, turn)
 
         def saving() -> Script[Saved]:
             saved = yield from self.messages.saving(resource, thread, ready, now)
@@ -233,9 +232,7 @@ async def _open_engine(address: str, config: Config, now: int) -> Engine:
             await postgres.close()
             raise
         return postgres
-    path = _sqlite_path(address)
-    _refuse_folder(path)
-    return await _open_sqlite(path, config, now)
+    return await _open_sqlite(_sqlite_path(address), config, now)
 
 
 def _sqlite_path(address: str) -> str:
@@ -269,12 +266,13 @@ def _refuse_folder(path: str) -> None:
 
 
 async def _open_sqlite(path: str, config: Config, now: int) -> Engine:
+    _refuse_folder(path)
     engine = SqliteEngine(
         path, durability=config.durability, busy_timeout=config.busy_timeout, read_only=config.read_only
     )
     try:
         await engine.start(
-            lambda connection: refuse_foreign_file(path, connection),
+            lambda connection: pending_in_file(path, connection),
             lambda connection: migrate_sqlite(path, connection, now=now, read_only=config.read_only),
         )
     except BaseException:

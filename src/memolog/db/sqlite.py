@@ -34,7 +34,7 @@ _RETRY_SECONDS = 0.01
 
 T = TypeVar("T")
 R = TypeVar("R")
-SchemaStep: TypeAlias = Callable[[sqlite3.Connection], None]
+SchemaStep: TypeAlias = Callable[[sqlite3.Connection], object]
 
 # After this time in SQLite calls the engine lets other tasks of the event loop run.
 _BREATH_SECONDS = 0.002
@@ -181,7 +181,7 @@ class SqliteEngine(Engine):
             return
         if not read_only:
             # The triggers of Memolog write to the full-text index, which many releases of SQLite forbid for untrusted schemas.
-            # `refuse_foreign_file` has checked the schema before.
+            # `pending_in_file` has checked the schema before.
             connection.execute("PRAGMA trusted_schema = ON")
             keep_journal(connection, timeout=self._busy_timeout)
             synchronous = "FULL" if self._durability == "full" else "NORMAL"

@@ -61,20 +61,20 @@ def _read(one: Given, *, is_answer: bool) -> tuple[Sequence[NewMessage], Usage |
             raise InputError("The response has no message.", then="Pass responses of a model to record().")
         return read
     if isinstance(data, list) and data and all(isinstance(item, Mapping) for item in cast("list[object]", data)):
-        return _openai_responses().from_items(data), None
+        return _adapter("openai.responses").from_items(data), None
     # Anything else is refused by `check_messages`.
     return (cast("NewMessage", one),), None
 
 
 def _read_data(data: Mapping[str, Any]) -> tuple[Sequence[NewMessage], Usage | None]:
     if isinstance(data.get("choices"), list):
-        return _answer(_openai_chat().from_response(data))
+        return _answer(_adapter("openai.chat").from_response(data))
     if isinstance(data.get("output"), list) and "role" not in data and "call_id" not in data:
-        return _answer(_openai_responses().from_response(data))
+        return _answer(_adapter("openai.responses").from_response(data))
     if data.get("type") == "message" and "stop_reason" in data:
-        return _answer(_anthropic().from_response(data))
+        return _answer(_adapter("anthropic.messages").from_response(data))
     if "role" not in data and "type" in data:
-        return _openai_responses().from_items([data]), None
+        return _adapter("openai.responses").from_items([data]), None
     if "role" not in data:
         raise InputError(
             f"A message in the form of a dict needs a `role`, got the fields {', '.join(map(str, data)) or 'none'}.",
@@ -84,7 +84,7 @@ def _read_data(data: Mapping[str, Any]) -> tuple[Sequence[NewMessage], Usage | N
     content = data.get("content")
     blocks = cast("list[Any]", content) if isinstance(content, list) else []
     kinds = {cast("Mapping[str, Any]", block).get("type") for block in blocks if isinstance(block, Mapping)}
-    reader = _anthropic() if kinds & _ANTHROPIC_BLOCKS else _openai_chat()
+    reader = _adapter("anthropic.messages") if kinds & _ANTHROPIC_BLOCKS else _adapter("openai.chat")
     made: Sequence[NewMessage] = reader.from_messages([data])
     given = data.get("id")
     if isinstance(given, str) and given and len(made) == 1 and made[0].id is None:
@@ -118,13 +118,5 @@ def _data(one: object) -> object:
     return one
 
 
-def _openai_chat() -> Any:
-    return import_module("memolog.adapters.openai.chat")
-
-
-def _openai_responses() -> Any:
-    return import_module("memolog.adapters.openai.responses")
-
-
-def _anthropic() -> Any:
-    return import_module("memolog.adapters.anthropic.messages")
+def _adapter(name: str) -> Any:
+    return import_module(f"memolog.adapters.{name}")

@@ -6,13 +6,13 @@ further row. If it has other content, it is refused.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeAlias, cast
 
 from memolog.core.clock import Clock, from_micros, to_micros
+from memolog.core.deadline import offload
 from memolog.core.exact_json import dumps, object_text, pack
 from memolog.core.message import (
     FilePart,
@@ -144,8 +144,7 @@ class Messages(Calls):
         """
         given = [messages] if isinstance(messages, NewMessage) else messages
         check_optional_ids(owner=owner)
-        is_long = is_much(given)
-        ready, now = await self.ready_soon(resource, thread, given, turn, is_long=is_long)
+        ready, now, is_long = await self.ready_soon(resource, thread, given, turn)
 
         def script() -> Script[Saved]:
             left = (yield from finding(resource, thread, given)) if is_told_again else frozenset[int]()
@@ -168,12 +167,11 @@ class Messages(Calls):
         yield q.clear_unseen(resource=resource, thread=thread, turn=turn, before=LAST)
 
     async def ready_soon(
-        self, resource: str, thread: str, messages: Sequence[NewMessage], turn: str | None, *, is_long: bool
-    ) -> tuple[list[_Ready], int]:
-        """Do the same as `ready`, on a worker thread if it takes long."""
-        if is_long:
-            return await asyncio.to_thread(self.ready, resource, thread, messages, turn)
-        return self.ready(resource, thread, messages, turn)
+        self, resource: str, thread: str, messages: Sequence[NewMessage], turn: str | None
+    ) -> tuple[list[_Ready], int, bool]:
+        """Call `ready`, on a worker thread if it takes long. Return its results, and whether it took long."""
+        is_long = is_much(messages)
+        return *(await offload(self.ready, resource, thread, messages, turn, when=is_long)), is_long
 
     def ready(
         self, resource: str, thread: str, messages: Sequence[NewMessage], turn: str | None
