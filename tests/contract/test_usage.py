@@ -108,11 +108,6 @@ def one_more(known: Calibration) -> Calibration:
     return Calibration(model=known.model, factor=known.factor + 0.5, samples=known.samples + 1)
 
 
-async def test_an_unknown_model_counts_as_we_do(store: Store) -> None:
-    """The factor is one until something is learned."""
-    assert await store.ledger.calibration("alice", "m") == Calibration(model="m", factor=1.0, samples=0)
-
-
 async def test_what_is_learned_is_kept(store: Store) -> None:
     """A step returns what is stored, for this model of this resource alone."""
     assert await store.ledger.calibrate("alice", "m", one_more) == Calibration(model="m", factor=1.5, samples=1)

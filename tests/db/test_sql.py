@@ -119,11 +119,6 @@ def test_queries_make_steps() -> None:
         _ = queries.take
 
 
-def test_a_file_is_read_once() -> None:
-    """Every module that uses it shares its statements."""
-    assert load_queries("messages/threads") is load_queries("messages/threads")
-
-
 # ---------------------------------------------------------------- our own files
 
 

@@ -75,7 +75,8 @@ def _check_part(part: Part) -> None:
 
 def _check_values(part: Part) -> None:
     for name in _JSON[type(part)]:
-        check_json(_named(part, name), getattr(part, name))
+        if (value := getattr(part, name)) is not None:
+            check_json(_named(part, name), value)
     for file in part.files if isinstance(part, ToolResultPart) else ():
         _check_values(file)
 
