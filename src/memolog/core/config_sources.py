@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from os import PathLike, fspath
 from typing import Final, TypeAlias, cast
 
-from memolog.core.settings import PREFIX, Setting, SettingGroup, nearest
+from memolog.core.settings import PREFIX, Setting, SettingGroup, SettingKind, nearest
 
 KnownSettings: TypeAlias = Mapping[str, Setting]
 Path: TypeAlias = str | PathLike[str]
@@ -27,6 +27,7 @@ The first line is for the command line. HOME is a folder for files of hooks that
 
 _TABLE: Final = "memolog"
 
+# A value that no kind of setting allows.
 _REFUSED: Final = object()
 
 
@@ -47,7 +48,7 @@ def read_mapping(given: object, known: KnownSettings, where: str = "") -> Readin
         return Reading(problems=[f"Settings{where} must be a mapping of names to values, not {kind}."])
     named = _flat(cast("Mapping[object, object]", given), _sections(known))
     entries = ((name, known.get(name), value, where) for name, value in named)
-    return _collected(entries, known, _taken)
+    return _collected(entries, known, lambda kind, value: kind.take(value))
 
 
 def read_toml(path: Path, known: KnownSettings) -> Reading:
@@ -87,7 +88,7 @@ def read_environment(given: Mapping[str, str], known: KnownSettings) -> Reading:
 def _collected(
     entries: Iterable[tuple[str, Setting | None, object, str]],
     known: Iterable[str],
-    convert: Callable[[Setting, object], object],
+    convert: Callable[[SettingKind, object], object],
 ) -> Reading:
     """Check and convert some entries: the name, the setting of that name (None if unknown), the value and the source."""
     reading = Reading()
@@ -96,11 +97,16 @@ def _collected(
             reading.problems.append(_unknown(name, where, known))
         elif setting.name in reading.values or setting.name in reading.refused:
             reading.problems.append(f"{name}{where} is given twice, nested and dotted. Keep one of them.")
-        elif (converted := convert(setting, value)) is not _REFUSED:
-            reading.values[setting.name], reading.where[setting.name] = converted, where
         else:
-            reading.refused.add(setting.name)
-            reading.problems.append(setting.problem(value, where))
+            try:
+                converted = convert(setting.kind, value)
+            except (ValueError, OverflowError):
+                converted = _REFUSED
+            if setting.kind.allows(converted):
+                reading.values[setting.name], reading.where[setting.name] = converted, where
+            else:
+                reading.refused.add(setting.name)
+                reading.problems.append(setting.problem(value, where))
     return reading
 
 
@@ -112,7 +118,7 @@ def _flat(given: Mapping[object, object], sections: Collection[str]) -> Iterator
     """Yield each setting of a mapping with its dotted name. A section object yields all of its settings."""
     for key, value in given.items():
         name = str(key)
-        table = _table(value)
+        table = cast("Mapping[object, object]", value) if isinstance(value, Mapping) else None
         if "." not in name and table:
             for inner, item in table.items():
                 yield f"{name}.{inner}", item
@@ -124,29 +130,13 @@ def _flat(given: Mapping[object, object], sections: Collection[str]) -> Iterator
             yield name, value
 
 
-def _table(value: object) -> Mapping[object, object] | None:
-    return cast("Mapping[object, object]", value) if isinstance(value, Mapping) else None
-
-
 def _unknown(name: str, where: str, known: Iterable[str]) -> str:
     if name in _sections(known):
         return f"{name}{where} is not a single setting but a table of settings."
     return f"{name[:200]}{where} is not a setting.{nearest(name, known)}"
 
 
-def _taken(setting: Setting, value: object) -> object:
-    return _allowed(setting, lambda: setting.kind.take(value))
-
-
-def _parsed(setting: Setting, text: object) -> object:
+def _parsed(kind: SettingKind, text: object) -> object:
     if not isinstance(text, str) or not text.strip():
         return _REFUSED
-    return _allowed(setting, lambda: setting.kind.read(text.strip()))
-
-
-def _allowed(setting: Setting, made: Callable[[], object]) -> object:
-    try:
-        value = made()
-    except (ValueError, OverflowError):
-        return _REFUSED
-    return value if setting.kind.allows(value) else _REFUSED
+    return kind.read(text.strip())

@@ -40,7 +40,11 @@ class Budget:
         except TimeoutError as error:
             if not timeout.expired():
                 raise
-            raise _too_slow(self._seconds) from error
+            raise StoreBusy(
+                f"The database did not answer within {self._seconds:g} s.",
+                why="It is locked by another process, or its server is slow.",
+                then="The turn continues, and unsaved messages are saved with the next call. `turn_timeout` sets the limit.",
+            ) from error
         finally:
             self._timeout = None
 
@@ -68,11 +72,3 @@ async def in_time(call: Coroutine[object, object, T], seconds: float) -> T:
 async def offload(function: Callable[..., T], *arguments: object, when: bool) -> T:
     """Call a function. With `when`, call it in a worker thread, so that other tasks of the event loop can run."""
     return await asyncio.to_thread(function, *arguments) if when else function(*arguments)
-
-
-def _too_slow(seconds: float) -> StoreBusy:
-    return StoreBusy(
-        f"The database did not answer within {seconds:g} s.",
-        why="It is locked by another process, or its server is slow.",
-        then="The turn continues, and unsaved messages are saved with the next call. `turn_timeout` sets the limit.",
-    )

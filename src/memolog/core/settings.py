@@ -117,10 +117,6 @@ class SettingKind:
     """Converts a value of a file or a mapping. Raises ValueError."""
     choices: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
-        """Return the name, as shown in the reference."""
-        return self.name
-
 
 def _is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
@@ -146,10 +142,6 @@ def _read_seconds(text: str) -> object:
     unit = next((unit for unit in _UNITS if text.endswith(unit)), "")
     number = float(text.removesuffix(unit)) * _UNITS.get(unit, 1)
     return int(number) if isfinite(number) and number.is_integer() else number
-
-
-def _take_seconds(value: object) -> object:
-    return _read_seconds(value.strip()) if isinstance(value, str) else value
 
 
 def _read_flag(text: str) -> object:
@@ -182,7 +174,7 @@ def seconds(*, zero: bool = False) -> SettingKind:
         accepts=f'a number of seconds {start} (in files and variables also "30s", "5m", "24h")',
         allows=lambda value: _within(value, 0, _MOST_SECONDS) and (zero or value != 0),
         read=_read_seconds,
-        take=_take_seconds,
+        take=lambda value: _read_seconds(value.strip()) if isinstance(value, str) else value,
     )
 
 
@@ -209,10 +201,6 @@ def choice(*words: str) -> SettingKind:
 
 def _is_share(value: object) -> bool:
     return isinstance(value, float) and 0 < value < 1
-
-
-def _is_step(value: object) -> bool:
-    return _is_share(value) or (_is_whole(value) and 1 <= value <= _MOST)
 
 
 def keep_share_or_tokens(base: str) -> SettingKind:
@@ -326,7 +314,7 @@ FRACTION: Final = SettingKind(name="share", accepts="a share above 0 and below 1
 SHARE_OR_TOKENS: Final = SettingKind(
     name="share-or-tokens",
     accepts="a share above 0 and below 1, or a whole number of tokens from 1",
-    allows=_is_step,
+    allows=lambda value: _is_share(value) or (_is_whole(value) and 1 <= value <= _MOST),
     read=_read_number,
 )
 

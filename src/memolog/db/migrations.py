@@ -179,19 +179,15 @@ def migrate_sqlite(path: str, connection: sqlite3.Connection, *, now: int, read_
                 copy_before_migration(path, version)
             connection.execute(CREATE_RECORD)
             for migration in todo:
-                _apply(connection, migration, now)
+                for statement in _statements(migration.text):
+                    connection.execute(statement)
+                values = (migration.version, migration.name, migration.checksum, now)
+                connection.execute(f"{RECORD} VALUES (?, ?, ?, ?)", values)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-
-
-def _apply(connection: sqlite3.Connection, migration: Migration, now: int) -> None:
-    for statement in _statements(migration.text):
-        connection.execute(statement)
-    values = (migration.version, migration.name, migration.checksum, now)
-    connection.execute(f"{RECORD} VALUES (?, ?, ?, ?)", values)
 
 
 def _statements(text: str) -> Iterator[str]:

@@ -148,16 +148,11 @@ def burying_messages(
         yield q.bury.many(list(once.values()))
 
 
-def burying_thread(resource: str, thread: str, new_id: Callable[[], str], at: int) -> Script[None]:
-    """Store the tombstone of a thread."""
+def burying_all(resource: str, thread: str | None, new_id: Callable[[], str], at: int) -> Script[None]:
+    """Store the tombstone of a thread. If the thread is None, store the tombstone of the resource."""
+    names = ("resource",) if thread is None else ("thread", thread)
     key = yield from _key(resource, new_id, at)
-    yield q.bury(**_row(resource, "thread", _hash(key, "thread", thread), said_at=0, at=at))
-
-
-def burying_resource(resource: str, new_id: Callable[[], str], at: int) -> Script[None]:
-    """Store the tombstone of a resource."""
-    key = yield from _key(resource, new_id, at)
-    yield q.bury(**_row(resource, "resource", _hash(key, "resource"), said_at=0, at=at))
+    yield q.bury(**_row(resource, names[0], _hash(key, *names), said_at=0, at=at))
 
 
 def _row(resource: str, kind: str, value: str, *, said_at: int, at: int) -> dict[str, object]:
