@@ -491,10 +491,6 @@ class Config(SettingGroup):
             for name in reading.refused:
                 values.pop(name, None)
         refuse([*problems, *contradictions(values, where)])
-        return cls._made_of(values, given)
-
-    @classmethod
-    def _made_of(cls, values: Mapping[str, Any], given: Iterable[str]) -> Self:
         top = {name: value for name, value in values.items() if "." not in name}
         for section, made in SECTIONS.items():
             prefix = f"{section}."
@@ -556,22 +552,17 @@ class Contradiction:
     why: str
     then: str
 
-    def problem(self, values: SettingValues, where: Mapping[str, str]) -> str | None:
-        """Return the contradiction as a sentence, or None."""
-        try:
-            if self.broken(values):
-                first, second = (_named(name, values, where) for name in (self.first, self.second))
-                return f"{first} contradicts {second}: {self.why}. {self.then}."
-        except KeyError:
-            # A setting that was refused has no value.
-            pass
-        return None
-
 
 def contradictions(values: SettingValues, where: Mapping[str, str]) -> list[str]:
     """Return a sentence for each contradiction between values. `where` has the source of each value."""
-    found = (rule.problem(values, where) for rule in CONTRADICTIONS)
-    return [problem for problem in found if problem is not None]
+    problems: list[str] = []
+    for rule in CONTRADICTIONS:
+        # A setting that was refused has no value.
+        with suppress(KeyError):
+            if rule.broken(values):
+                first, second = (_named(name, values, where) for name in (rule.first, rule.second))
+                problems.append(f"{first} contradicts {second}: {rule.why}. {rule.then}.")
+    return problems
 
 
 def _named(name: str, values: SettingValues, where: Mapping[str, str]) -> str:
@@ -588,16 +579,12 @@ def _tail_limit(values: SettingValues) -> int:
     return threshold(values[_MESSAGE_TOKENS], values["mode"])
 
 
-def _log_limit(values: SettingValues) -> int:
-    return values[_OBSERVATION_TOKENS]
-
-
 def _blocks_at(values: SettingValues) -> int:
     return block_at(values[_BLOCK_AFTER], _tail_limit(values))
 
 
 def _shared_blocks_at(values: SettingValues) -> int:
-    limit = shared_threshold(_tail_limit(values), _log_limit(values), 0)
+    limit = shared_threshold(_tail_limit(values), values[_OBSERVATION_TOKENS], 0)
     return block_at(values[_BLOCK_AFTER], limit)
 
 
@@ -638,21 +625,21 @@ CONTRADICTIONS: Final = (
     Contradiction(
         first="reflection.buffer_activation",
         second=_OBSERVATION_TOKENS,
-        broken=lambda values: values["reflection.buffer_activation"] >= max(LEAST_KEPT, _log_limit(values)),
+        broken=lambda values: values["reflection.buffer_activation"] >= max(LEAST_KEPT, values[_OBSERVATION_TOKENS]),
         why="the reflection would begin when it should be finished",
         then="Lower reflection.buffer_activation, or use a share such as 0.5",
     ),
     Contradiction(
         first="reflection.block_after",
         second=_OBSERVATION_TOKENS,
-        broken=lambda values: LEAST_LIMIT <= values["reflection.block_after"] < _log_limit(values),
+        broken=lambda values: LEAST_LIMIT <= values["reflection.block_after"] < values[_OBSERVATION_TOKENS],
         why="a turn would wait before a reflection takes over",
         then="Raise reflection.block_after, or use a factor such as 1.2",
     ),
     Contradiction(
         first="observation.previous_tokens",
         second=_OBSERVATION_TOKENS,
-        broken=lambda values: values["observation.previous_tokens"] > _log_limit(values),
+        broken=lambda values: values["observation.previous_tokens"] > values[_OBSERVATION_TOKENS],
         why="the log never grows as long as what the observer would be shown of it",
         then="Lower observation.previous_tokens, or raise reflection.observation_tokens",
     ),

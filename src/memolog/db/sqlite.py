@@ -194,7 +194,8 @@ class SqliteEngine(Engine):
 
     async def read(self, work: Work[T], *, brief: bool = True) -> T:
         """Run a script on one consistent snapshot."""
-        self._check_open()
+        if self._closed:
+            raise StoreClosed
         if brief and self._read_gate.acquire(blocking=False):
             started = time.perf_counter()
             try:
@@ -210,7 +211,8 @@ class SqliteEngine(Engine):
 
     async def write(self, work: Work[T], *, name: str, brief: bool = True) -> T:
         """Run a script in one transaction and commit it."""
-        self._check_open()
+        if self._closed:
+            raise StoreClosed
         if brief and self._inline and self._gate.acquire(blocking=False):
             started = time.perf_counter()
             try:
@@ -354,10 +356,6 @@ class SqliteEngine(Engine):
             connection.execute(f"PRAGMA wal_checkpoint({mode})")
 
     # ------------------------------------------------------------ the end
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreClosed
 
     async def close(self) -> None:
         """Wait for running calls and close every connection."""
