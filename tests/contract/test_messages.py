@@ -256,30 +256,27 @@ async def test_a_missing_message_is_not_found(ten: Store) -> None:
             await ten.messages.get("alice", "m1", thread=thread)
 
 
-async def test_pages_lead_forward_to_the_end(ten: Store) -> None:
-    """Each page starts where the last one ended."""
-    first = await ten.messages.page("alice", "t", limit=4)
-    assert (numbers(first.items), first.next) == ([1, 2, 3, 4], "4")
-    second = await ten.messages.page("alice", "t", after=4, limit=4)
-    assert (numbers(second.items), second.next) == ([5, 6, 7, 8], "8")
-    third = await ten.messages.page("alice", "t", after=8, limit=4)
-    assert (numbers(third.items), third.next) == ([9, 10], None)
-    exact = await ten.messages.page("alice", "t", after=8, limit=2)
-    assert (numbers(exact.items), exact.next) == ([9, 10], None)
-    beyond = await ten.messages.page("alice", "t", after=2**80)
-    assert (beyond.items, beyond.next) == ((), None)
-
-
-async def test_pages_lead_back_to_the_start(ten: Store) -> None:
-    """Going back, a page is still shown oldest first."""
-    last = await ten.messages.page("alice", "t", before=2**80, limit=4)
-    assert (numbers(last.items), last.next) == ([7, 8, 9, 10], "7")
-    middle = await ten.messages.page("alice", "t", before=7, limit=4)
-    assert (numbers(middle.items), middle.next) == ([3, 4, 5, 6], "3")
-    first = await ten.messages.page("alice", "t", before=3, limit=4)
-    assert (numbers(first.items), first.next) == ([1, 2], None)
-    none = await ten.messages.page("alice", "t", before=1)
-    assert (none.items, none.next) == ((), None)
+@pytest.mark.parametrize(
+    ("where", "shown", "more"),
+    [
+        ({"limit": 4}, range(1, 5), "4"),
+        ({"after": 4, "limit": 4}, range(5, 9), "8"),
+        ({"after": 8, "limit": 4}, range(9, 11), None),
+        ({"after": 8, "limit": 2}, range(9, 11), None),
+        ({"after": 2**80}, (), None),
+        ({"before": 2**80, "limit": 4}, range(7, 11), "7"),
+        ({"before": 7, "limit": 4}, range(3, 7), "3"),
+        ({"before": 3, "limit": 4}, range(1, 3), None),
+        ({"before": 1}, (), None),
+    ],
+    ids=str,
+)
+async def test_pages_lead_to_the_end_and_to_the_start(
+    ten: Store, where: dict[str, int], shown: Sequence[int], more: str | None
+) -> None:
+    """Each page starts where the last one ended, and is shown oldest first also on the way back."""
+    page = await ten.messages.page("alice", "t", **where)
+    assert (numbers(page.items), page.next) == (list(shown), more)
 
 
 # ---------------------------------------------------------------- tombstones

@@ -338,70 +338,51 @@ def _gather(rows: Sequence[Row]) -> dict[str, list[tuple[Any, ...]]]:
 _SQLITE_TABLES = (
     "FROM pragma_table_list l {} WHERE l.schema = 'main' AND l.type = 'table' AND l.name NOT LIKE 'sqlite_%'"
 )
-
-
-async def test_both_engines_have_the_same_columns(both: tuple[Store, Store]) -> None:
-    """The same tables, with the same columns in the same order, and the same of them may be empty."""
-    sqlite, postgres = both
-    ours = await _one(
-        sqlite,
+# What both engines say about their schema: the query for SQLite, and that for PostgreSQL.
+_SAME = {
+    "the columns, in their order, and which may be empty": (
         'SELECT l.name, c.cid + 1, c.name, c."notnull" = 1 OR c.pk > 0 '
         + _SQLITE_TABLES.format("JOIN pragma_table_info(l.name) c"),
-    )
-    theirs = await _one(
-        postgres,
-        "SELECT table_name::text, ordinal_position::int, column_name::text, CASE is_nullable WHEN 'NO' THEN 1 ELSE 0 END"
-        " FROM information_schema.columns WHERE table_schema = current_schema()",
-    )
-    assert _gather(ours) == _gather(theirs)
-    assert len(_gather(ours)) > 20
-
-
-async def test_both_engines_have_the_same_unique_keys(both: tuple[Store, Store]) -> None:
-    """The same columns are unique together, under a condition or not."""
-    sqlite, postgres = both
-    indexed = await _one(
-        sqlite,
+        (
+            "SELECT table_name::text, ordinal_position::int, column_name::text, CASE is_nullable WHEN 'NO' THEN 1 ELSE 0 END"
+            " FROM information_schema.columns WHERE table_schema = current_schema()"
+        ),
+    ),
+    "the columns that are unique together, under a condition or not": (
         "SELECT l.name, (SELECT group_concat(COALESCE(c.name, '()'), ',') FROM pragma_index_info(i.name) c), i.partial "
         + _SQLITE_TABLES.format("JOIN pragma_index_list(l.name) i")
-        + ' AND i."unique" = 1',
-    )
-    # An INTEGER PRIMARY KEY is the table itself and needs no index.
-    rowids = await _one(
-        sqlite,
-        "SELECT l.name, c.name, 0 "
+        # An INTEGER PRIMARY KEY is the table itself and needs no index.
+        + ' AND i."unique" = 1 UNION ALL SELECT l.name, c.name, 0 '
         + _SQLITE_TABLES.format("JOIN pragma_table_info(l.name) c")
         + " AND c.pk = 1 AND NOT EXISTS (SELECT 1 FROM pragma_index_list(l.name) i WHERE i.origin = 'pk')",
-    )
-    theirs = await _one(
-        postgres,
-        "SELECT c.relname::text, (SELECT string_agg(COALESCE(a.attname::text, '()'), ',' ORDER BY k.place)"
-        " FROM unnest(i.indkey) WITH ORDINALITY AS k (number, place)"
-        " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number AND k.number > 0),"
-        " CASE WHEN i.indpred IS NULL THEN 0 ELSE 1 END"
-        " FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid"
-        " WHERE i.indisunique AND c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace",
-    )
-    assert _gather([*indexed, *rowids]) == _gather(theirs)
-
-
-async def test_both_engines_have_the_same_foreign_keys(both: tuple[Store, Store]) -> None:
-    """The same tables refer to the same tables, and the same happens when what they refer to is deleted."""
-    sqlite, postgres = both
-    ours = await _one(
-        sqlite,
+        (
+            "SELECT c.relname::text, (SELECT string_agg(COALESCE(a.attname::text, '()'), ',' ORDER BY k.place)"
+            " FROM unnest(i.indkey) WITH ORDINALITY AS k (number, place)"
+            " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number AND k.number > 0),"
+            " CASE WHEN i.indpred IS NULL THEN 0 ELSE 1 END"
+            " FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid"
+            " WHERE i.indisunique AND c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace"
+        ),
+    ),
+    "the foreign keys, and what happens when a row is deleted": (
         'SELECT l.name, f."table", f.on_delete '
         + _SQLITE_TABLES.format("JOIN pragma_foreign_key_list(l.name) f")
         + " AND f.seq = 0",
-    )
-    theirs = await _one(
-        postgres,
-        "SELECT conrelid::regclass::text, confrelid::regclass::text,"
-        " CASE confdeltype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' ELSE 'NO ACTION' END"
-        " FROM pg_constraint WHERE contype = 'f' AND connamespace = current_schema()::regnamespace",
-    )
-    assert _gather(ours) == _gather(theirs)
-    assert len(ours) > 20
+        (
+            "SELECT conrelid::regclass::text, confrelid::regclass::text,"
+            " CASE confdeltype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' ELSE 'NO ACTION' END"
+            " FROM pg_constraint WHERE contype = 'f' AND connamespace = current_schema()::regnamespace"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", _SAME)
+async def test_both_engines_have_the_same_schema(both: tuple[Store, Store], what: str) -> None:
+    """The same tables with the same columns, keys and references."""
+    ours, theirs = [_gather(await _one(store, text)) for store, text in zip(both, _SAME[what], strict=True)]
+    assert ours == theirs
+    assert sum(map(len, ours.values())) > 20
 
 
 async def test_both_engines_check_as_much(both: tuple[Store, Store]) -> None:

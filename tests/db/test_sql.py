@@ -33,12 +33,6 @@ def test_a_query_is_put_into_another() -> None:
     assert named["b"] == "SELECT 1 WHERE y"
 
 
-def test_an_unknown_inclusion_is_told() -> None:
-    """A name that is no query of the file fails when the file is read."""
-    with pytest.raises(KeyError):
-        split_named("-- a --\n{missing}\n")
-
-
 def test_parameters_are_found_once_and_in_order() -> None:
     """Casts and times of day are none."""
     statement = _statement("x", "SELECT :b, :a, :b, x::text, '12:30' FROM t WHERE id IN (:ids[])")

@@ -63,6 +63,18 @@ class Talk(Story):
             self.clock.advance(minutes=1)
         return context
 
+    async def ask(
+        self, question: str, answer: str | None = None, usage: Usage | None = None, **options: Any
+    ) -> Context:
+        """Hold one turn; return its context."""
+        async with self.memory.thread(THREAD, resource=RESOURCE).turn(**options) as turn:
+            context = await turn.prepare(UserMessage(question))
+            self.said.append(question)
+            if answer is not None:
+                await turn.record(AssistantMessage(answer), usage=usage)
+                self.said.append(answer)
+        return context
+
     async def recovers(self) -> None:
         """Check that everything said is stored once, and that the next turns bring the log up to date."""
         assert await self.stored() == self.said
@@ -140,26 +152,20 @@ async def test_a_model_that_hangs(tell: Open) -> None:
     """A turn far above the limit waits as long as it may, goes on with raw messages, and the next one does not wait."""
     never = asyncio.Event()
     story = tell(model=ScriptedModel([held_by(never)] * 3))
-    context = await asyncio.wait_for(_ask(story, "word " * 2_000, settings=HURRY), 100)
+    context = await asyncio.wait_for(story.ask("word " * 2_000, settings=HURRY), 100)
     assert context.messages[-1].text == story.said[-1]
     # What is new is shown whole, so nothing is waited for yet.
     assert not story.told(Degraded)
-    context = await asyncio.wait_for(_ask(story, "and now?", settings=HURRY), 100)
+    context = await asyncio.wait_for(story.ask("and now?", settings=HURRY), 100)
     assert [message.text for message in context.messages] == story.said
     assert [event.what for event in story.told(Degraded)] == ["waiting for the model"]
     assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).breaker_open
     before = len(story.told(Degraded))
-    await asyncio.wait_for(_ask(story, "short", settings=HURRY), 100)
+    await asyncio.wait_for(story.ask("short", settings=HURRY), 100)
     assert len(story.told(Degraded)) == before
     never.set()
     await story.memory.settled()
     await story.recovers()
-
-
-async def _ask(story: Talk, text: str, **options: Any) -> Context:
-    context = await hold(story.memory, text, **options)
-    story.said.append(text)
-    return context
 
 
 async def test_closing_does_not_wait_for_a_model_that_hangs(tell: Open, clock: FakeClock) -> None:
@@ -176,15 +182,15 @@ async def test_closing_does_not_wait_for_a_model_that_hangs(tell: Open, clock: F
 async def test_a_model_that_fails_is_left_alone(tell: Open, clock: FakeClock) -> None:
     """Each failure of a run makes its pause longer; before its time no turn asks, and a success ends it."""
     story = tell(model=ScriptedModel([RuntimeError("down")] * ALWAYS))
-    await _ask(story, "word " * 300)
+    await story.ask("word " * 300)
     await story.memory.settled()
     for _ in range(5):
         asked = len(story.model.requests)
         clock.time = story.told(RunFailed)[-1].retry_at - timedelta(milliseconds=1)
-        await _ask(story, "too early")
+        await story.ask("too early")
         assert len(story.model.requests) == asked
         clock.advance(minutes=11)
-        await _ask(story, "in time")
+        await story.ask("in time")
         await story.memory.settled()
         assert len(story.model.requests) == asked + 1
     pauses = [(event.retry_at - event.at).total_seconds() for event in story.told(RunFailed)]
@@ -476,7 +482,7 @@ async def test_strict_raises_for_a_model_that_fails(tell: Open) -> None:
     story = tell(config=STRICT, model=ScriptedModel([RuntimeError("down")] * ALWAYS))
     await story.chat(1)
     question = "word " * 2_000
-    await _ask(story, question)
+    await story.ask(question)
     await story.memory.settled()
     async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         with pytest.raises(ModelFailed, match="down"):
@@ -585,7 +591,7 @@ async def test_a_huge_message_first(tell: Open) -> None:
     """200,000 tokens as the very first message: the model sees all of it once; then it is observed and leaves the tail."""
     story = tell()
     text = "First of all: " + "The quick brown fox jumps over the lazy dog. " * 20_000 + "That is all."
-    context = await _ask(story, text)
+    context = await story.ask(text)
     assert context.tail[-1].text == text
     await story.memory.settled()
     await story.chat(1)
@@ -624,9 +630,9 @@ async def test_a_clock_that_jumps_back_during_a_run(tell: Open, clock: FakeClock
     """A lease that seems to last for ever is no reason to lose what was observed."""
     gate = asyncio.Event()
     story = tell(model=ScriptedModel([held_by(gate)]))
-    await _ask(story, "word " * 300)
+    await story.ask("word " * 300)
     clock.time -= timedelta(days=30)
-    await _ask(story, "word " * 30)
+    await story.ask("word " * 30)
     gate.set()
     await story.memory.settled()
     await story.recovers()
