@@ -55,4 +55,4 @@ async def test_a_merge_says_what_it_leaves(address: str, clock: FakeClock) -> No
         assert (await memory.doctor()).is_healthy
     told = [event for event in events if isinstance(event, Degraded)]
     assert [(event.thread, event.what) for event in told] == [("a", "merging a log")] * 2
-    assert "observed it by itself" in told[0].error
+    assert "already observed it" in told[0].error

@@ -45,7 +45,41 @@ class Copies(Calls):
         A thread is skipped if the shared log has observed it already, so that no message is observed twice.
         """
         check_ids(resource=resource)
-        return (yield from _merging(resource, self._new_id, to_micros(now), render))
+        at = to_micros(now)
+        shared = yield from ensure_log(resource, None, self._new_id, at)
+        present = (yield logs.touch_version(log_pk=shared.pk))[0].generation
+        yield q.take_thread_logs(resource=resource)
+        entries = [group_row(row) for row in (yield logs.active_groups(log_pk=shared.pk, generation=present))]
+        order = [group.pk for group in entries]
+        before = sum(group.tokens for group in entries)
+        handle: int = (yield q.handle_of(log_pk=shared.pk))[0].next_handle
+        after, merged = before, list[str]()
+        left: list[tuple[str, str]] = []
+        for thread in (yield q.thread_logs(resource=resource)):
+            place = {"log_pk": shared.pk, "thread_pk": thread.pk}
+            groups = (yield q.touched_here(**place))[0].groups
+            runs = (yield q.running_here(**place))[0].runs
+            if groups or runs:
+                if not (yield q.merged_here(**place)):
+                    why = "has already observed it" if groups else "is about to observe it"
+                    left.append((thread.id, f"the shared log {why}"))
+                continue
+            copied = yield from _copying(thread.log_pk, shared.pk, {}, self._new_id, first_handle=handle)
+            handle += len(copied)
+            yield logs.create_cursor(**place, seq=0)
+            yield q.set_cursor(**place, seq=thread.seq)
+            active = yield logs.active_groups(log_pk=thread.log_pk, generation=thread.generation)
+            order += [copied[row.pk] for row in active]
+            for group_pk in copied.values():
+                # The text of the original contains the old handle. A group without text stays without one.
+                group = (yield q.group_by_key(group_pk=group_pk))[0]
+                tokens = (yield from storing_rendering(shared.pk, group.id, render)) if group.text else 0
+                after += tokens if group_pk in order else 0
+            merged.append(thread.id)
+        if merged:
+            yield q.set_next_handle(log_pk=shared.pk, next_handle=handle)
+            yield from new_generation(shared.pk, present + 1, "merge", order, at, before=before, after=after)
+        return Merged(threads=tuple(merged), left=tuple(left))
 
 
 def cloning_log(resource: str, source_pk: int, target_pk: int, new_id: NewId, now: int) -> Script[None]:
@@ -117,46 +151,8 @@ def cloning_share(resource: str, source_pk: int, target_pk: int, source: str, ne
     yield q.set_next_handle(log_pk=log_pk, next_handle=handle + 1)
     position = (yield logs.last_position(log_pk=log_pk, generation=generation))[0].position + 1
     yield logs.add_entry(log_pk=log_pk, generation=generation, position=position, group_pk=made[0].pk, now=now)
-    yield logs.create_cursor(log_pk=log_pk, thread_pk=target_pk, seq=0)
-    yield q.set_cursor(log_pk=log_pk, thread_pk=target_pk, seq=last)
+    yield logs.create_cursor(log_pk=log_pk, thread_pk=target_pk, seq=last)
     yield q.copy_hints(source_pk=source_pk, target_pk=target_pk)
-
-
-def _merging(resource: str, new_id: NewId, now: int, render: Render) -> Script[Merged]:
-    shared = yield from ensure_log(resource, None, new_id, now)
-    present = (yield logs.touch_version(log_pk=shared.pk))[0].generation
-    yield q.take_thread_logs(resource=resource)
-    entries = [group_row(row) for row in (yield logs.active_groups(log_pk=shared.pk, generation=present))]
-    order = [group.pk for group in entries]
-    before = sum(group.tokens for group in entries)
-    handle: int = (yield q.handle_of(log_pk=shared.pk))[0].next_handle
-    after, merged = before, list[str]()
-    left: list[tuple[str, str]] = []
-    for thread in (yield q.thread_logs(resource=resource)):
-        place = {"log_pk": shared.pk, "thread_pk": thread.pk}
-        groups = (yield q.touched_here(**place))[0].groups
-        runs = (yield q.running_here(**place))[0].runs
-        if groups or runs:
-            if not (yield q.merged_here(**place)):
-                why = "has observed it by itself" if groups else "is about to observe it"
-                left.append((thread.id, f"the shared log {why}"))
-            continue
-        copied = yield from _copying(thread.log_pk, shared.pk, {thread.pk: thread.pk}, new_id, first_handle=handle)
-        handle += len(copied)
-        yield logs.create_cursor(**place, seq=0)
-        yield q.set_cursor(**place, seq=thread.seq)
-        active = yield logs.active_groups(log_pk=thread.log_pk, generation=thread.generation)
-        order += [copied[row.pk] for row in active]
-        for group_pk in copied.values():
-            # The text of the original contains the old handle. A group without text stays without one.
-            group = (yield q.group_by_key(group_pk=group_pk))[0]
-            tokens = (yield from storing_rendering(shared.pk, group.id, render)) if group.text else 0
-            after += tokens if group_pk in order else 0
-        merged.append(thread.id)
-    if merged:
-        yield q.set_next_handle(log_pk=shared.pk, next_handle=handle)
-        yield from new_generation(shared.pk, present + 1, "merge", order, now, before=before, after=after)
-    return Merged(threads=tuple(merged), left=tuple(left))
 
 
 def _copying(

@@ -221,7 +221,7 @@ class Messages(Calls):
         first = place["seq"] - len(ready) + 1
         numbered = [{**one.values, **place, "seq": first + i} for i, one in enumerate(ready)]
         yield q.insert_messages.many(numbered)
-        saved = (_message(resource, thread, one, row, task) for one, row in zip(ready, numbered, strict=True))
+        saved = (_message(resource, thread, one.message, row, task) for one, row in zip(ready, numbered, strict=True))
         return Saved(messages=tuple(saved), added=len(ready))
 
     def _save_one(self, resource: str, thread: str, one: _Ready, now: int) -> Script[tuple[tuple[Message, ...], bool]]:
@@ -230,9 +230,9 @@ class Messages(Calls):
         if one.is_fresh:
             # A new id cannot be stored already.
             yield q.insert_messages.many((values,))
-            return (_message(resource, thread, one, values, task),), True
+            return (_message(resource, thread, one.message, values, task),), True
         if (yield q.insert_message(**values)):
-            return (_message(resource, thread, one, values, task),), True
+            return (_message(resource, thread, one.message, values, task),), True
         # The id is stored already. The message is a repetition, has more parts, or conflicts with the stored one.
         rows = yield q.by_id(resource=resource, thread=thread, id=one.values["id"])
         stored = [message_from_row(row) for row in rows]
@@ -240,15 +240,16 @@ class Messages(Calls):
         if not rest:
             yield q.give_back(thread_pk=place["thread_pk"], count=1)
             return tuple(message for message in stored if message.state != "withdrawn"), False
+        added = replace(one.message, parts=rest)
         grown: Values = {
             **values,
             "continuation": len(stored),
-            "tokens": self._weigh(replace(one.message, parts=rest)),
+            "tokens": self._weigh(added),
             "pairs": _pairs_text(rest),
             "parts": parts_to_json(rest),
         }
         yield q.insert_messages.many([grown])
-        return (_message(resource, thread, one, grown, task, rest),), True
+        return (_message(resource, thread, added, grown, task),), True
 
     async def not_stored(
         self,
@@ -393,15 +394,7 @@ def _pairs_text(parts: tuple[Part, ...]) -> str | None:
     return dumps([calls, results]) if calls or results else None
 
 
-def _message(
-    resource: str,
-    thread: str,
-    one: _Ready,
-    values: Values,
-    task: str | None,
-    parts: tuple[Part, ...] | None = None,
-) -> Message:
-    new = one.message
+def _message(resource: str, thread: str, new: NewMessage, values: Values, task: str | None) -> Message:
     return Message(
         id=values["id"],
         resource=resource,
@@ -409,7 +402,7 @@ def _message(
         seq=values["seq"],
         continuation=values["continuation"],
         role=new.role,
-        parts=new.parts if parts is None else parts,
+        parts=new.parts,
         created_at=from_micros(values["created_at"]),
         tokens=values["tokens"],
         zone=new.zone,
