@@ -182,7 +182,7 @@ async def save_together(store: Store, chunks: Sequence[tuple[str, str, list[NewM
     def script() -> Script[Saved | None]:
         saved: Saved | None = None
         for resource, thread, messages in ready:
-            saved = yield from saver.saving(resource, thread, messages, now, create=True)
+            saved = yield from saver.saving(resource, thread, messages, now)
         return saved
 
     await store.engine.write(script, name="bench.fill")

@@ -9,7 +9,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from memolog.compaction.compactor import Compacting
 from memolog.context.build import Contexts
@@ -32,10 +31,9 @@ from memolog.observer.model import Model, check_model, close_model
 from memolog.observer.model_choice import ModelPair, ModelSpec, models_for
 from memolog.observer.run import RunExecutor
 from memolog.outbox import READING_SETTINGS, Outbox, Pending, Spent
-from memolog.store import Store, StoreOptions
+from memolog.store import Store
 from memolog.store import open_store as open_with
 from memolog.text.message_tokens import count_message
-from memolog.text.redaction import redactor_for, without_secrets
 from memolog.text.tokens import HeuristicCounter, TokenCounter, learn
 
 _log = logging.getLogger("memolog")
@@ -239,7 +237,7 @@ class Connection:
             clock=self.clock,
             chance=self._chance,
             weigh=lambda message: count_message(message, self.counter),
-            options=store_options(self.config),
+            config=self.config,
         )
         # This id is unique among all processes that ever use this database.
         owner = f"{os.getpid()}-{store.new_id()}"
@@ -338,23 +336,7 @@ async def open_store(address: str = "memolog.db", config: Config | None = None) 
 
     Close it after use, or use it as `async with await open_store(…) as store`.
     """
-    options = store_options(config or Config())
-    return await open_with(address, clock=SystemClock(), chance=system_chance, weigh=_weigh, options=options)
-
-
-def store_options(config: Config) -> StoreOptions:
-    """Return the settings of the store."""
-    redactor = redactor_for(config)
-    return StoreOptions(
-        durability=config.durability,
-        busy_timeout=config.busy_timeout,
-        statement_timeout=config.statement_timeout,
-        pool_size=config.pool_size,
-        max_message_bytes=config.max_message_bytes,
-        read_only=config.read_only,
-        clean=partial(without_secrets, redactor=redactor) if config.redact_raw else None,
-        clean_value=redactor.value if config.redact_raw else None,
-    )
+    return await open_with(address, clock=SystemClock(), chance=system_chance, weigh=_weigh, config=config)
 
 
 def overridden(config: Config, overrides: Mapping[str, object]) -> tuple[Config, str]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 from memolog.admin.doctor import Doctor
 from memolog.admin.edit import LineEdits
@@ -15,15 +14,16 @@ from memolog.admin.transfer_store import Transfers
 from memolog.compaction.store import Compactions
 from memolog.core.cache import empty_caches
 from memolog.core.clock import Clock, IdMaker, to_micros
+from memolog.core.config import Config
 from memolog.core.exact_json import JsonObject, JsonValue, dumps, loads
 from memolog.core.message import NewMessage
 from memolog.core.observation import Scope
 from memolog.db.engine import Calls, Engine, reads, writes
-from memolog.db.migrations import migrate_sqlite, refuse_foreign_file
+from memolog.db.migrations import migrate_sqlite, pending_in_file
 from memolog.db.postgres_address import PostgresOptions, has_password, safe_url
 from memolog.db.queries import Script, load_queries
-from memolog.db.scope import CleanValue, check_ids
-from memolog.db.sqlite import SqliteEngine, SqliteOptions
+from memolog.db.scope import check_ids
+from memolog.db.sqlite import SqliteEngine
 from memolog.errors import ConfigError, NotADatabase
 from memolog.log.heartbeat import Leases, Processes
 from memolog.log.journal import Journal
@@ -34,7 +34,7 @@ from memolog.log.usage import Ledger, summing_spent
 from memolog.log.withdrawals import Withdrawals
 from memolog.messages.branches import Branches
 from memolog.messages.clone import Copies
-from memolog.messages.store import Clean, Messages, Saved, Weigh, is_much, noting_unseen
+from memolog.messages.store import Messages, Saved, Weigh, noting_unseen
 from memolog.messages.threads import Threads, listing_resources
 from memolog.messages.tombstones import Tombstones
 from memolog.search.index import Indexing
@@ -43,6 +43,7 @@ from memolog.search.store import Searching
 from memolog.tasks.claims import TaskClaims, TaskDecay
 from memolog.tasks.dependencies import TaskLinks, TaskReady
 from memolog.tasks.store import TaskMessages, TaskStore, TaskViews
+from memolog.text.redaction import redactor_for, without_secrets
 from memolog.working_memory.store import WorkingMemories
 
 q = load_queries("log/settings")
@@ -52,7 +53,7 @@ _POSTGRES_PREFIXES = ("postgresql://", "postgres://")
 
 
 class ResourceSettings(Calls):
-    """The settings of every resource, one resource at a time."""
+    """Reads and stores the settings of a resource."""
 
     @reads
     def get(self, resource: str) -> Script[JsonObject]:
@@ -62,7 +63,7 @@ class ResourceSettings(Calls):
 
     @writes("settings.put")
     def put(self, resource: str, settings: Mapping[str, JsonValue]) -> Script[JsonObject]:
-        """Store settings; returns the old values of those that changed."""
+        """Store settings. Return the old values of those that changed."""
         check_ids(resource=resource)
         before = yield from _reading(resource)
         for name, value in sorted(settings.items()):
@@ -76,24 +77,8 @@ def _reading(resource: str) -> Script[JsonObject]:
     return {row.name: loads(row.value) for row in rows}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreOptions:
-    """How to open a store; see the settings of the same names."""
-
-    durability: Literal["normal", "full"] = "normal"
-    busy_timeout: float = 10.0
-    statement_timeout: float = 30.0
-    pool_size: int = 10
-    max_message_bytes: int = 100_000_000
-    read_only: bool = False
-    clean: Clean | None = None
-    """Removes secrets from messages before they are stored, if `redact_raw` is set."""
-    clean_value: CleanValue | None = None
-    """The same for the texts of tasks and of the working memory."""
-
-
 class Store:
-    """Everything that is stored, for every resource. Close it, or use it as `async with`."""
+    """The calls for everything that is stored. Close the store, or use it with `async with`."""
 
     def __init__(
         self,
@@ -102,14 +87,18 @@ class Store:
         clock: Clock,
         new_id: Callable[[], str],
         weigh: Weigh,
-        options: StoreOptions,
+        config: Config,
     ) -> None:
         self.engine = engine
         self.clock = clock
         self.new_id = new_id
-        self.options = options
+        self.config = config
+        # With `redact_raw`, secrets are removed from messages and from other texts before they are stored.
+        redactor = redactor_for(config)
+        clean = partial(without_secrets, redactor=redactor) if config.redact_raw else None
+        clean_value = redactor.value if config.redact_raw else None
         self.threads = Threads(engine, clock, new_id)
-        self.messages = Messages(engine, clock, new_id, weigh, options.max_message_bytes, options.clean)
+        self.messages = Messages(engine, clock, new_id, weigh, config.max_message_bytes, clean)
         self.leases = Leases(engine, clock)
         self.processes = Processes(engine, clock)
         self.ledger = Ledger(engine, clock)
@@ -121,7 +110,7 @@ class Store:
         self.branches = Branches(engine, clock, self.messages)
         self.copies = Copies(engine, new_id)
         self.tombstones = Tombstones(engine)
-        of_tasks = (engine, clock, new_id, options.clean_value)
+        of_tasks = (engine, clock, new_id, clean_value)
         self.tasks = TaskStore(*of_tasks)
         self.task_links = TaskLinks(*of_tasks)
         self.task_claims = TaskClaims(*of_tasks)
@@ -129,7 +118,7 @@ class Store:
         self.task_ready = TaskReady(*of_tasks)
         self.task_messages = TaskMessages(*of_tasks)
         self.task_decay = TaskDecay(*of_tasks)
-        self.working_memory = WorkingMemories(engine, clock, options.clean_value)
+        self.working_memory = WorkingMemories(engine, clock, clean_value)
         self.recall = Recall(engine)
         self.compactions = Compactions(engine, new_id)
         self.extracts = Extracts(engine)
@@ -153,13 +142,12 @@ class Store:
         newest: int | None = None,
         others: bool | OtherLimits = True,
     ) -> tuple[Saved, Snapshot]:
-        """Save messages of a running turn, and read the snapshot for the next decision at the same moment."""
+        """Save messages of a running turn. Return them, and the snapshot for the next decision."""
         check_ids(owner=owner)
-        is_long = is_much(messages)
-        ready, now = await self.messages.ready_soon(resource, thread, messages, turn, is_long=is_long)
+        ready, now, is_long = await self.messages.ready_soon(resource, thread, messages, turn)
 
         def saving() -> Script[Saved]:
-            saved = yield from self.messages.saving(resource, thread, ready, now, create=True)
+            saved = yield from self.messages.saving(resource, thread, ready, now)
             yield from noting_unseen(resource, thread, saved, turn=turn, owner=owner, now=now)
             return saved
 
@@ -186,26 +174,21 @@ class Store:
         return await self.engine.read(lambda: listing_resources(also_forgotten=also_forgotten), brief=False)
 
     async def close(self) -> None:
-        """Finish what is running and close the database. Closing twice is harmless."""
+        """Wait for running calls and close the database. A second call does nothing."""
         try:
             await self.engine.close()
         finally:
             self.empty_caches()
 
     def empty_caches(self) -> None:
-        """Drop everything that is cached of messages, logs and words. It is read again when needed."""
+        """Drop all cached messages, logs and words. They are read again when they are needed."""
         self.cache.clear()
         empty_caches()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -215,27 +198,27 @@ async def open_store(
     clock: Clock,
     chance: Callable[[int], int],
     weigh: Weigh,
-    options: StoreOptions | None = None,
+    config: Config | None = None,
 ) -> Store:
     """Open the store at an address and migrate its schema.
 
-    `memolog.db`, `sqlite:///path` and `:memory:` are SQLite, `postgresql://…` is PostgreSQL. `chance` returns as many random
-    bits as it is asked for, `weigh` counts the tokens of a message.
+    `memolog.db`, `sqlite:///path` and `:memory:` are SQLite, `postgresql://…` is PostgreSQL. `chance` returns the requested
+    number of random bits. `weigh` counts the tokens of a message.
     """
-    options = options or StoreOptions()
-    engine = await _open_engine(address, options, to_micros(clock.now()))
+    config = config or Config()
+    engine = await _open_engine(address, config, to_micros(clock.now()))
     new_id = IdMaker(clock.now, chance)
-    return Store(engine, clock=clock, new_id=new_id, weigh=weigh, options=options)
+    return Store(engine, clock=clock, new_id=new_id, weigh=weigh, config=config)
 
 
-async def _open_engine(address: str, options: StoreOptions, now: int) -> Engine:
+async def _open_engine(address: str, config: Config, now: int) -> Engine:
     if address.startswith(_POSTGRES_PREFIXES):
         # The driver is an optional dependency and slow to import.
         from memolog.db.postgres import PostgresEngine  # noqa: PLC0415
 
         postgres = PostgresEngine(
             address,
-            PostgresOptions(pool_size=options.pool_size, statement_timeout=options.statement_timeout),
+            PostgresOptions(pool_size=config.pool_size, statement_timeout=config.statement_timeout),
         )
         try:
             await postgres.start()
@@ -244,21 +227,19 @@ async def _open_engine(address: str, options: StoreOptions, now: int) -> Engine:
             await postgres.close()
             raise
         return postgres
-    path = _sqlite_path(address)
-    _refuse_folder(path)
-    return await _open_sqlite(path, options, now)
+    return await _open_sqlite(_sqlite_path(address), config, now)
 
 
 def _sqlite_path(address: str) -> str:
     if not address.strip():
         raise ConfigError(
             "The address of the database is empty.",
-            why="SQLite would use a temporary file and keep nothing.",
-            then="Name a file, or :memory: if nothing should be kept.",
+            why="SQLite would use a temporary file and store nothing.",
+            then="Pass a file name, or :memory: for a database in RAM.",
         )
     if address.startswith(_SQLITE_PREFIX):
         path = address[len(_SQLITE_PREFIX) :]
-        # sqlite:///relative and sqlite:////absolute, as most tools write it.
+        # Like other tools: sqlite:///relative and sqlite:////absolute.
         return path.removeprefix("/") or ":memory:"
     if "://" in address:
         raise ConfigError(
@@ -274,24 +255,20 @@ def _sqlite_path(address: str) -> str:
 
 
 def _refuse_folder(path: str) -> None:
-    # SQLite would report an error of the disk.
+    # For a folder, SQLite would raise an error about the disk.
     if Path(path).is_dir():
-        raise NotADatabase(f"{path} is a folder.", then="Name a file in it.")
+        raise NotADatabase(f"{path} is a folder.", then="Pass the name of a file in it.")
 
 
-async def _open_sqlite(path: str, options: StoreOptions, now: int) -> Engine:
+async def _open_sqlite(path: str, config: Config, now: int) -> Engine:
+    _refuse_folder(path)
     engine = SqliteEngine(
-        path,
-        SqliteOptions(
-            durability=options.durability,
-            busy_timeout=options.busy_timeout,
-            read_only=options.read_only,
-        ),
+        path, durability=config.durability, busy_timeout=config.busy_timeout, read_only=config.read_only
     )
     try:
         await engine.start(
-            lambda connection: refuse_foreign_file(path, connection),
-            lambda connection: migrate_sqlite(path, connection, now=now, read_only=options.read_only),
+            lambda connection: pending_in_file(path, connection),
+            lambda connection: migrate_sqlite(path, connection, now=now, read_only=config.read_only),
         )
     except BaseException:
         await engine.close()

@@ -3,8 +3,10 @@
 The types of the generated methods are in `sync.pyi`, which `make docs` writes from the asynchronous classes.
 """
 
+import asyncio
 import atexit
 import inspect
+import logging
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
@@ -13,8 +15,8 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Final, Self
 
-from memolog.core.portal import Portal, T
-from memolog.errors import NotSaved, StoreClosed
+from memolog.core.deadline import T
+from memolog.errors import InputError, NotSaved, StoreClosed
 from memolog.memory import Memory, Resource, Thread, Tools
 from memolog.tasks.calls import Tasks
 from memolog.turn import Turn
@@ -31,11 +33,58 @@ __all__ = [
     "SyncWorkingMemory",
 ]
 
+_log = logging.getLogger("memolog")
+
 TWINS: Final[dict[type, type]] = {}
 """The synchronous class for each asynchronous class."""
 
 # `events` returns an async iterator; synchronous callers use `subscribe` with a callback. `aclose` has the name `close` here.
 _ASYNC_ONLY: Final = frozenset({"aclose", "events"})
+
+
+class Portal:
+    """An event loop in its own thread, for callers that cannot await. `close` ends it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        # A daemon thread, so that a script ends even if it does not call `close`.
+        self._thread = threading.Thread(target=self._run, name="memolog-portal", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        """Run the loop until it is stopped. If a coroutine raises SystemExit or KeyboardInterrupt, only its caller gets it."""
+        while True:
+            try:
+                return self._loop.run_forever()
+            except (KeyboardInterrupt, SystemExit) as stop:
+                _log.error("A model or a listener raised %s. The memory goes on without it.", type(stop).__name__)
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop and wait for it."""
+        return self.begin(work).result()
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a coroutine on the loop. Return a future, which another thread can wait for."""
+        if not self._thread.is_alive():
+            work.close()
+            raise StoreClosed
+        if self._thread is threading.current_thread():
+            work.close()
+            raise InputError(
+                "A listener cannot call the memory.",
+                why="It runs on the memory's own thread, which would wait for itself.",
+                then="Hand the event to another thread, and call from there.",
+            )
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        """Stop the loop and join its thread."""
+        if self._thread.is_alive():
+            # Ends the worker threads of the loop.
+            self.call(self._loop.shutdown_default_executor())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
 
 
 class _Driven:

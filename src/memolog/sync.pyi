@@ -14,11 +14,11 @@ from memolog.context.context import Context
 from memolog.context.pack import Pack
 from memolog.core.clock import Clock
 from memolog.core.config import Config
+from memolog.core.deadline import T
 from memolog.core.document import Document, DocumentVersion
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import Message, NewMessage
 from memolog.core.observation import Extract, Generation, Observation, Priority, Span
-from memolog.core.portal import T
 from memolog.core.reports import Compacted, Compaction, ExportReport, Forgotten, ImportReport, Pruned, Report
 from memolog.core.run import KeptPrompt, Run, Usage, UsageTotal
 from memolog.core.thread import ThreadInfo

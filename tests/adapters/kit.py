@@ -174,7 +174,7 @@ def through_the_store(message: NewMessage) -> NewMessage:
 
 _EDGE: Final = re.compile(
     r"(?:\A|\n\n)(?:<(?:current-task|earlier-task|earlier-suggestion|suggested-response|working-memory"
-    rf"|other-conversation|tasks|plans|now)\b|{re.escape(fixed_text('recalled'))}).*</now>\Z",
+    r"|other-conversation|tasks|plans|now)\b|" + re.escape(fixed_text("recalled")) + r").*</now>\Z",
     re.DOTALL,
 )
 

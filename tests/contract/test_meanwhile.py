@@ -11,6 +11,7 @@ import pytest
 from contract.meanwhile import RESOURCE, Race, Scribe, said
 from contract.raw_sql import run_sql
 from kit.engines import OpenStore, engines
+from kit.talk import forget_thread
 from memolog.core.config import Config
 from memolog.core.message import AssistantMessage, UserMessage
 from memolog.core.observation import Scope
@@ -129,8 +130,8 @@ async def test_a_thread_that_goes_is_in_nobodys_way(race: Race, clock: FakeClock
     await say(race.other, "t1", "a")
     await say(race.other, "t2", "b")
     snapshot = race.other.logs.snapshot(RESOURCE, "t2", "resource")
-    deleted, seen = await race.run(race.one.threads.delete(RESOURCE, "t1"), "delete_thread", snapshot)
-    assert deleted == 1
+    deleted, seen = await race.run(forget_thread(race.one), "delete_thread", snapshot)
+    assert deleted.messages == 1
     assert not isinstance(seen, BaseException), seen
 
 
@@ -189,7 +190,7 @@ async def test_a_line_that_goes_with_its_thread_is_not_found(race: Race, clock: 
     await scribe.activate("t1")
     (line,) = await scribe.lines("t1")
     edit = race.other.line_edits.edit(RESOURCE, line.id, "another line", tokens=3, render=said)
-    _, edited = await race.run(race.one.threads.delete(RESOURCE, "t1"), "delete_thread", edit)
+    _, edited = await race.run(forget_thread(race.one), "delete_thread", edit)
     assert isinstance(edited, NotFound), edited
 
 
@@ -204,7 +205,7 @@ async def test_a_thread_that_goes_while_it_is_found_has_no_neighbours(
 
     async def reading_and_deleting(resource: str, keys: Sequence[int]) -> Any:
         rows = await reading(resource, keys)
-        await store.threads.delete(RESOURCE, "t1")
+        await forget_thread(store)
         return rows
 
     monkeypatch.setattr(store.searching, "rows", reading_and_deleting)

@@ -21,7 +21,6 @@ from memolog.core.message import (
 )
 from memolog.core.observation import Span
 from memolog.errors import MessageConflict, MessageNotFound, ThreadNotFound
-from memolog.messages.store import Totals
 from memolog.store import Store
 from memolog.testing import FakeClock
 
@@ -143,16 +142,6 @@ async def test_other_content_is_refused(store: Store, other: NewMessage) -> None
     assert (await store.messages.save("alice", "t", UserMessage("next"))).messages[0].seq == 3
 
 
-async def test_a_thread_is_only_created_when_wanted(store: Store) -> None:
-    """With create=False a missing thread is an error, an existing one is used."""
-    for messages in (UserMessage("a"), said("a", "b")):
-        with pytest.raises(ThreadNotFound, match="no thread t"):
-            await store.messages.save("alice", "t", messages, create=False)
-    assert await store.threads.count("alice") == 0
-    await store.threads.create("alice", "t")
-    assert (await store.messages.save("alice", "t", said("a", "b"), create=False)).added == 2
-
-
 async def test_numbers_stay_dense_among_many_writers(store: Store) -> None:
     """Batches of many callers at once neither mix nor leave gaps."""
     writers, rounds = counts(6, 20), counts(4, 20)
@@ -267,53 +256,34 @@ async def test_a_missing_message_is_not_found(ten: Store) -> None:
             await ten.messages.get("alice", "m1", thread=thread)
 
 
-async def test_pages_lead_forward_to_the_end(ten: Store) -> None:
-    """Each page starts where the last one ended."""
-    first = await ten.messages.page("alice", "t", limit=4)
-    assert (numbers(first.items), first.next) == ([1, 2, 3, 4], "4")
-    second = await ten.messages.page("alice", "t", after=4, limit=4)
-    assert (numbers(second.items), second.next) == ([5, 6, 7, 8], "8")
-    third = await ten.messages.page("alice", "t", after=8, limit=4)
-    assert (numbers(third.items), third.next) == ([9, 10], None)
-    exact = await ten.messages.page("alice", "t", after=8, limit=2)
-    assert (numbers(exact.items), exact.next) == ([9, 10], None)
-    beyond = await ten.messages.page("alice", "t", after=2**80)
-    assert (beyond.items, beyond.next) == ((), None)
-
-
-async def test_pages_lead_back_to_the_start(ten: Store) -> None:
-    """Going back, a page is still shown oldest first."""
-    last = await ten.messages.page("alice", "t", before=2**80, limit=4)
-    assert (numbers(last.items), last.next) == ([7, 8, 9, 10], "7")
-    middle = await ten.messages.page("alice", "t", before=7, limit=4)
-    assert (numbers(middle.items), middle.next) == ([3, 4, 5, 6], "3")
-    first = await ten.messages.page("alice", "t", before=3, limit=4)
-    assert (numbers(first.items), first.next) == ([1, 2], None)
-    none = await ten.messages.page("alice", "t", before=1)
-    assert (none.items, none.next) == ((), None)
-
-
-async def test_totals_count_live_messages(ten: Store) -> None:
-    """Of a thread, of its tail, and of the whole resource."""
-    rows = await ten.messages.after("alice", "t")
-    await ten.messages.save("alice", "t2", UserMessage("more"))
-    assert await ten.messages.totals("alice", "t") == Totals(messages=10, tokens=sum(row.tokens for row in rows))
-    tail = await ten.messages.totals("alice", "t", after=8)
-    assert tail == Totals(messages=2, tokens=sum(row.tokens for row in rows[8:]))
-    assert (await ten.messages.totals("alice")).messages == 11
-    for nothing in (
-        await ten.messages.totals("alice", "nowhere"),
-        await ten.messages.totals("nobody"),
-        await ten.messages.totals("alice", "t", after=2**80),
-    ):
-        assert nothing == Totals(messages=0, tokens=0)
+@pytest.mark.parametrize(
+    ("where", "shown", "more"),
+    [
+        ({"limit": 4}, range(1, 5), "4"),
+        ({"after": 4, "limit": 4}, range(5, 9), "8"),
+        ({"after": 8, "limit": 4}, range(9, 11), None),
+        ({"after": 8, "limit": 2}, range(9, 11), None),
+        ({"after": 2**80}, (), None),
+        ({"before": 2**80, "limit": 4}, range(7, 11), "7"),
+        ({"before": 7, "limit": 4}, range(3, 7), "3"),
+        ({"before": 3, "limit": 4}, range(1, 3), None),
+        ({"before": 1}, (), None),
+    ],
+    ids=str,
+)
+async def test_pages_lead_to_the_end_and_to_the_start(
+    ten: Store, where: dict[str, int], shown: Sequence[int], more: str | None
+) -> None:
+    """Each page starts where the last one ended, and is shown oldest first also on the way back."""
+    page = await ten.messages.page("alice", "t", **where)
+    assert (numbers(page.items), page.next) == (list(shown), more)
 
 
 # ---------------------------------------------------------------- tombstones
 
 
 async def test_a_tombstone_keeps_its_place(ten: Store) -> None:
-    """What was withdrawn or forgotten is in no tail, count or listing, and in every span and page."""
+    """What was withdrawn or forgotten is in no tail, and in every span and page."""
     await set_state(ten, "m3", "withdrawn")
     await set_state(ten, "m5", "forgotten")
     live = [1, 2, 4, 6, 7, 8, 9, 10]
@@ -328,7 +298,6 @@ async def test_a_tombstone_keeps_its_place(ten: Store) -> None:
     ]
     assert span[3].parts == ()
     assert numbers((await ten.messages.page("alice", "t")).items) == list(range(1, 11))
-    assert (await ten.messages.totals("alice", "t")).messages == 8
     assert (await ten.messages.save("alice", "t", UserMessage("next"))).messages[0].seq == 11
 
 

@@ -1,7 +1,6 @@
 """The store behind a transaction pooler, said in the address or noticed by itself: no session, the same story."""
 
 import asyncio
-import random
 import uuid
 from datetime import timedelta
 from typing import Any
@@ -9,12 +8,12 @@ from typing import Any
 import pytest
 
 from kit.clock import until
-from kit.engines import weigh
+from kit.engines import store_at
+from kit.talk import forget_thread
 from memolog.core.message import UserMessage
 from memolog.core.run import Usage
 from memolog.errors import StoreBusy, StoreUnavailable
-from memolog.store import Store, StoreOptions, open_store
-from memolog.testing import FakeClock
+from memolog.store import Store
 from pooler import Pooler, Settings
 
 _TASKS = 16
@@ -23,11 +22,6 @@ _EACH = 6
 
 def _query(*, said: bool) -> str:
     return f"schema=p_{uuid.uuid4().hex[:12]}" + ("&pooler=transaction" if said else "")
-
-
-async def _open(address: str, **options: Any) -> Store:
-    chance = random.Random(5).getrandbits
-    return await open_store(address, clock=FakeClock(), chance=chance, weigh=weigh, options=StoreOptions(**options))
 
 
 def _is_pooled(store: Store) -> bool:
@@ -49,13 +43,12 @@ async def _tell_story(store: Store) -> None:
     assert lease is not None
     assert await store.leases.acquire("r", "work", "you", lasts=timedelta(minutes=1)) is None
     assert await store.leases.release("r", lease)
-    copy = await store.threads.clone("r", "t", "copy", up_to=50)
-    assert copy.last_seq == 50
+    copy = await store.threads.clone("r", "t", "copy")
+    assert copy.last_seq == 121
     await store.ledger.add("r", Usage(kind="turn", model="m", input_tokens=3))
     assert (await store.ledger.total("r")).input_tokens == 3
     await _crowd(store)
-    assert await store.threads.delete("r", "copy") == 50
-    assert (await store.messages.totals("r")).messages == 121 + _TASKS * _EACH
+    assert (await forget_thread(store, "copy", "r")).messages == 121
 
 
 async def _crowd(store: Store) -> None:
@@ -75,7 +68,7 @@ async def _crowd(store: Store) -> None:
 async def test_the_address_says_so(postgres_server: str) -> None:
     """With `pooler=transaction` nothing is sent that a pooler refuses, and every transaction finds the schema."""
     async with Pooler(postgres_server) as pooler:
-        async with await _open(pooler.url(_query(said=True))) as store:
+        async with await store_at(pooler.url(_query(said=True))) as store:
             await _tell_story(store)
         assert pooler.refused == []
         assert pooler.switches > 100
@@ -85,7 +78,7 @@ async def test_the_address_says_so(postgres_server: str) -> None:
 async def test_it_is_noticed(postgres_server: str, settings: Settings) -> None:
     """A plain address works too, whether the pooler refuses our settings, drops them, or passes the first client's on."""
     async with Pooler(postgres_server, settings=settings) as pooler:
-        async with await _open(pooler.url(_query(said=False))) as store:
+        async with await store_at(pooler.url(_query(said=False))) as store:
             assert _is_pooled(store)
             await _tell_story(store)
         assert bool(pooler.refused) == (settings == "refuse")
@@ -96,7 +89,7 @@ async def test_it_is_noticed(postgres_server: str, settings: Settings) -> None:
 async def test_two_stores_of_one_pooler(postgres_server: str, settings: Settings) -> None:
     """Two schemas behind one pooler share its connections and never meet."""
     async with Pooler(postgres_server, settings=settings, backends=3) as pooler:
-        one, other = await _open(pooler.url(_query(said=False))), await _open(pooler.url(_query(said=False)))
+        one, other = await store_at(pooler.url(_query(said=False))), await store_at(pooler.url(_query(said=False)))
         async with one, other:
             await asyncio.gather(_tell_story(one), _tell_story(other))
             names = {thread.id for thread in (await one.threads.list("r")).items}
@@ -106,7 +99,7 @@ async def test_two_stores_of_one_pooler(postgres_server: str, settings: Settings
 async def test_prepared_statements_that_vanish(postgres_server: str) -> None:
     """An engine that was told that there is no pooler, wrongly, notices by the first statement that is gone."""
     query = _query(said=False) + "&pooler=none"
-    async with Pooler(postgres_server, settings="pass") as pooler, await _open(pooler.url(query)) as store:
+    async with Pooler(postgres_server, settings="pass") as pooler, await store_at(pooler.url(query)) as store:
         assert not _is_pooled(store)
         await _tell_story(store)
         assert _is_pooled(store)
@@ -114,7 +107,7 @@ async def test_prepared_statements_that_vanish(postgres_server: str) -> None:
 
 async def test_no_pooler_is_not_taken_for_one(postgres_url: str) -> None:
     """A server itself is used with prepared statements."""
-    async with await _open(postgres_url) as store:
+    async with await store_at(postgres_url) as store:
         assert not _is_pooled(store)
         await _tell_story(store)
         assert not _is_pooled(store)
@@ -131,7 +124,7 @@ async def _saved(store: Store) -> bool:
 
 async def test_a_cancelled_call_behind_a_pooler(postgres_server: str) -> None:
     """A call that is cancelled in the middle gives its connection back clean: the next transaction works."""
-    async with Pooler(postgres_server, backends=2) as pooler, await _open(pooler.url(_query(said=True))) as store:
+    async with Pooler(postgres_server, backends=2) as pooler, await store_at(pooler.url(_query(said=True))) as store:
         for pause in (0, 0.001, 0.002, 0.003, 0.005):
             saving = [asyncio.create_task(store.messages.save("r", "t", UserMessage("x"))) for _ in range(6)]
             await asyncio.sleep(pause)
@@ -148,7 +141,7 @@ async def test_a_cancelled_call_behind_a_pooler(postgres_server: str) -> None:
 async def test_a_pooler_that_is_gone(postgres_server: str) -> None:
     """When nobody answers any more, the error says so and is worth a retry."""
     async with Pooler(postgres_server) as pooler:
-        store = await _open(pooler.url(_query(said=True)))
+        store = await store_at(pooler.url(_query(said=True)))
         await store.messages.save("r", "t", UserMessage("x"))
     async with store:
         with pytest.raises(StoreUnavailable) as refused:

@@ -6,7 +6,7 @@ The methods are found by looking, so one that is added without a case here fails
 import inspect
 import io
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -14,8 +14,10 @@ from typing import Any, Final
 import pytest
 
 from contract.raw_sql import add_task, lease_of
+from kit.rows import render_briefly
 from memolog.admin.transfer_store import BY_KIND, Arrival
 from memolog.compaction.store import RowTexts
+from memolog.core.config import Config
 from memolog.core.message import Message, NewMessage, UserMessage
 from memolog.core.observation import Observation, Span
 from memolog.core.run import Calibration, Lease, Usage
@@ -24,34 +26,19 @@ from memolog.db.sqlite import SqliteEngine
 from memolog.errors import EmptyId, InputError, MemologError
 from memolog.events import TitleChanged
 from memolog.log.runs import NewRun, RunClaim, RunResult
-from memolog.log.snapshot import GroupRow, OtherLimits
+from memolog.log.snapshot import OtherLimits
 from memolog.log.store import Rendered
 from memolog.search.bm25 import TASK, key_of_message, key_of_other
 from memolog.search.query import parse
 from memolog.search.recall_store import Place, Stretch
-from memolog.store import Store, StoreOptions
+from memolog.store import Store
 from memolog.tasks.rows import TaskFilter
 from memolog.tasks.task import NewTask
 from memolog.testing import FakeClock
 from memolog.working_memory.document import replaced
 
-PARTS: Final = (
-    *("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies", "branches"),
-    *("tasks", "task_links", "task_claims", "task_views", "task_ready", "task_messages", "task_decay"),
-    *(
-        "recall",
-        "compactions",
-        "settings",
-        "extracts",
-        "working_memory",
-        "indexing",
-        "searching",
-        "forgetting",
-        "line_edits",
-    ),
-    "transfers",
-    "tombstones",
-)
+# Parts of the store that act for the whole database, or that are no calls.
+NOT_OF_A_RESOURCE: Final = {"processes", "doctor", "cache", "clock", "engine", "new_id", "config"}
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
 SCRIPTS: Final = {"messages.ready", "messages.ready_soon", "messages.saving"}
 # They take a snapshot, which names its resource and which only a method that named it gives out; the log that they change must
@@ -76,15 +63,10 @@ def learn(known: Calibration) -> Calibration:
     return Calibration(model=known.model, factor=known.factor * 2, samples=known.samples + 1)
 
 
-def render(group: GroupRow, observations: Sequence[Observation], aliases: Mapping[str, str]) -> tuple[str, int]:
-    """Render a group in the shortest way."""
-    return f"{group.handle} {len(observations)} {aliases}", 1
-
-
 def public_methods(store: Store) -> dict[str, Callable[..., Any]]:
     """Return every public method of the store's parts by name."""
     found: dict[str, Callable[..., Any]] = {}
-    for part in PARTS:
+    for part in vars(store).keys() - NOT_OF_A_RESOURCE:
         for name, method in inspect.getmembers(getattr(store, part), callable):
             if not name.startswith("_"):
                 found[f"{part}.{name}"] = method
@@ -92,7 +74,7 @@ def public_methods(store: Store) -> dict[str, Callable[..., Any]]:
 
 
 METHODS: Final = public_methods(
-    Store(SqliteEngine(":memory:"), clock=FakeClock(), new_id=str, weigh=lambda _: 1, options=StoreOptions())
+    Store(SqliteEngine(":memory:"), clock=FakeClock(), new_id=str, weigh=lambda _: 1, config=Config())
 )
 
 
@@ -164,7 +146,7 @@ async def move_in(store: Store) -> Lease:
     await store.compactions.compact("alice", "short", ROWS, summary="hers", now=store.clock.now())
     await observe(store)
     await store.messages.save("alice", "gone", UserMessage("lost", id="m9"))
-    await store.forgetting.thread("alice", "gone", render=render)
+    await store.forgetting.thread("alice", "gone", render=render_briefly)
     return lease
 
 
@@ -230,7 +212,7 @@ GOOD: Final[dict[str, object]] = {
     "events": [TitleChanged(at=NOW, resource="alice", thread="secret", title="mine")],
     "number": 1,
     "after": 0,
-    "render": render,
+    "render": render_briefly,
     "new": NewTask(title="mine", id="mine", blocked_by=("task",)),
     "who": "me",
     "changes": {"title": "changed"},
@@ -308,7 +290,7 @@ OTHER_NAMES: Final[dict[str, Sequence[object]]] = {
 FURTHER: Final[dict[str, Sequence[dict[str, object]]]] = {
     "threads.list": [{"after": f"{2**62}.{2**62}"}],
     "threads.clone": [{"new_thread": "secret"}],
-    "messages.save": [{"create": False}, {"thread": "new"}],
+    "messages.save": [{"thread": "new"}],
     "messages.page": [{"before": 3}],
     "logs.snapshot": [{"create": False}],
     "logs.others": [{"log_pk": 2, "limits": OtherLimits(threads=0, messages=30)}],
@@ -366,21 +348,11 @@ def test_every_method_has_a_case() -> None:
     for name, method in METHODS.items():
         first = "snapshot" if name in BY_SNAPSHOT else "resource"
         assert next(iter(inspect.signature(method).parameters)) == first, name
-    assert {name.partition(".")[0] for name in METHODS} == set(PARTS)
     assert SCRIPTS | BY_SNAPSHOT | set(FURTHER) | MAKE_IDS <= set(METHODS)
 
 
-def test_every_part_of_the_store_is_looked_at(store: Store) -> None:
-    """What is added to the store is added here, or is for whoever runs the database and not for one who acts for a resource."""
-    of_everyone = {"processes", "doctor"}
-    parts = {name for name, part in vars(store).items() if type(part).__module__.startswith("memolog.")}
-    assert {name for name in parts if not name.startswith("_")} - of_everyone - {
-        "cache",
-        "clock",
-        "engine",
-        "new_id",
-        "options",
-    } == set(PARTS)
+def test_the_store_itself_names_a_resource(store: Store) -> None:
+    """Its own methods too, except for those that act for the whole database."""
     alone = {name for name, _ in inspect.getmembers(store, inspect.iscoroutinefunction) if not name.startswith("_")}
     assert {name for name in alone if "resource" not in inspect.signature(getattr(store, name)).parameters} == {
         "close",

@@ -60,42 +60,33 @@ async def test_a_change_is_found_in_a_long_message(memory: Memory, query: str, o
     assert ids.index("new") < ids.index("old")
 
 
-async def test_saying_it_again_changes_nothing(memory: Memory) -> None:
-    """A later message that repeats the same value does not come before the one that fits better."""
-    await say(
-        memory,
-        UserMessage("I take a pottery class on Friday at 18:30, pottery class!", id="first"),
-        *map(UserMessage, TALK),
-        UserMessage("Since the pottery class is on Friday at 18:30, I cannot come to dinner with you all.", id="again"),
-    )
-    assert (await found(memory, "pottery class"))[0] == "first"
-
-
-async def test_a_question_is_no_statement(memory: Memory) -> None:
-    """Who asks again later does not push down what was stated."""
+@pytest.mark.parametrize(
+    ("query", "first", "later"),
+    [
+        (
+            "pottery class",
+            "I take a pottery class on Friday at 18:30, pottery class!",
+            ["Since the pottery class is on Friday at 18:30, I cannot come to dinner with you all."],
+        ),
+        ("gate code", "They changed the gate code, it is 9052.", ["What was the gate code again?"]),
+        (
+            "staging database password",
+            "The staging database has the password bluewhale.",
+            ["The staging server was slow today.", "The database of the shop is full."],
+        ),
+    ],
+    ids=["the same value again", "a question", "other facts"],
+)
+async def test_what_comes_later_is_not_always_newer(memory: Memory, query: str, first: str, later: list[str]) -> None:
+    """A repetition of the value, a question, and messages about something else do not come before the statement."""
     await say(
         memory,
         UserMessage("The gate code is 4417.", id="old"),
+        UserMessage(first, id="first"),
         *map(UserMessage, TALK),
-        UserMessage("They changed the gate code, it is 9052.", id="new"),
-        *map(UserMessage, TALK),
-        UserMessage("What was the gate code again?", id="asked"),
+        *map(UserMessage, later),
     )
-    ids = await found(memory, "gate code")
-    assert ids.index("new") < ids.index("old")
-    assert ids[0] == "new"
-
-
-async def test_other_facts_keep_their_order(memory: Memory) -> None:
-    """A newer message with some of the words, about something else, does not come before what is asked for."""
-    await say(
-        memory,
-        UserMessage("The staging database has the password bluewhale.", id="wanted"),
-        *map(UserMessage, TALK),
-        UserMessage("The staging server was slow today.", id="server"),
-        UserMessage("The database of the shop is full.", id="shop"),
-    )
-    assert (await found(memory, "staging database password"))[0] == "wanted"
+    assert (await found(memory, query))[0] == "first"
 
 
 async def test_facts_of_two_threads_stay_apart(memory: Memory) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from contract.raw_sql import add_task, run_sql
 from kit.effort import counts
+from kit.talk import forget_thread
 from memolog.core.message import UserMessage
 from memolog.core.run import Calibration, Usage, UsageTotal
 from memolog.errors import InputError
@@ -85,7 +86,7 @@ async def test_a_sum_outlives_its_thread(store: Store) -> None:
     """What was spent stays spent when the thread is deleted."""
     await store.messages.save("alice", "t", UserMessage("a"))
     await store.ledger.add("alice", Usage(model="m", cost=1.5, thread="t"))
-    await store.threads.delete("alice", "t")
+    await forget_thread(store, "t")
     assert (await store.ledger.total("alice")).cost == 1.5
     await store.threads.create("alice", "t")
     assert (await store.ledger.total("alice", thread="t")).requests == 0
@@ -105,11 +106,6 @@ async def test_a_request_for_an_unknown_thread_counts_for_the_resource(store: St
 def one_more(known: Calibration) -> Calibration:
     """Learn one sample, and a little more of a factor."""
     return Calibration(model=known.model, factor=known.factor + 0.5, samples=known.samples + 1)
-
-
-async def test_an_unknown_model_counts_as_we_do(store: Store) -> None:
-    """The factor is one until something is learned."""
-    assert await store.ledger.calibration("alice", "m") == Calibration(model="m", factor=1.0, samples=0)
 
 
 async def test_what_is_learned_is_kept(store: Store) -> None:

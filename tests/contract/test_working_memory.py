@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from kit.engines import OpenStore
+from kit.talk import forget_thread
 from memolog.errors import (
     DocumentConflict,
     DocumentInvalid,
@@ -64,7 +65,7 @@ async def test_a_deleted_thread_takes_its_document_with_it(store: Store) -> None
     """A thread that is made again under the same id starts without one."""
     await store.threads.create("alice", "t1")
     await store.working_memory.change("alice", replaced("one"), thread="t1", who="a", most=MOST)
-    await store.threads.delete("alice", "t1")
+    await forget_thread(store)
     await store.threads.create("alice", "t1")
     assert await store.working_memory.get("alice", "t1") is None
 

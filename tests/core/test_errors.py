@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,52 +14,23 @@ CLASSES: dict[str, Any] = {
     name: found for name, found in inspect.getmembers(errors, inspect.isclass) if found.__module__ == errors.__name__
 }
 
-# What the constructors ask for, by name.
-ARGUMENTS: dict[str, Any] = {
-    "what": "It happened.",
-    "kind": "thread",
-    "role": "developer",
-    "known": ("user", "tool"),
-    "where": "The metadata",
-    "problem": "a set is no JSON value",
-    "message_id": "m1",
-    "branch": "b1",
-    "size": 12345678,
-    "limit": 1000,
-    "thread": "t1",
-    "difference": "its parts differ",
-    "name": "lock",
-    "owner": "worker",
-    "fence": 7,
-    "found": 9,
-    "task": "T-9",
-    "handle": "T-1",
-    "expected": 3,
-    "blockers": ("T-2", "T-3"),
-    "named": "T-2 and T-3",
-    "holder": "another session",
-    "until": "noon",
-    "status": "closed",
-    "move": "claimed",
-    "then": "Reopen it first.",
-    "source": "T-1",
-    "target": "T-2",
-    "path": ("T-1", "T-2", "T-1"),
-    "read": 2,
-    "present": 3,
-    "by": "somebody",
-    "parts": ("Facts",),
-    "counts": {("alice", "t1"): 2},
+# What the constructors ask for, by type.
+ARGUMENTS: dict[Any, Any] = {
+    int: 7,
+    tuple[str, ...]: ("T-1", "T-2"),
+    Mapping[tuple[str, str], int]: {("alice", "t1"): 2},
 }
+
+
+def argument(name: str, kind: Any) -> Any:
+    """Return something for an argument; a text is the name of the argument, as a sentence where a sentence is asked for."""
+    return f"The {name}." if name in {"what", "then"} else ARGUMENTS.get(kind, f"the {name}")
 
 
 def make(kind: type[MemologError]) -> MemologError:
     """Make an error with something for each argument."""
-    given: dict[str, Any] = {}
-    for name, parameter in inspect.signature(kind).parameters.items():
-        if parameter.default is inspect.Parameter.empty:
-            given[name] = 3 if kind is errors.SchemaTooNew and name == "known" else ARGUMENTS[name]
-    return kind(**given)
+    asked = inspect.signature(kind, eval_str=True).parameters.items()
+    return kind(**{name: argument(name, one.annotation) for name, one in asked if one.default is one.empty})
 
 
 def drawn_tree() -> dict[str, str]:
@@ -105,8 +77,8 @@ def test_an_error_with_words_of_its_own_says_what_to_do(name: str) -> None:
     assert "drop table" not in str(error).lower()
     assert "delete" not in error.then.lower()
     given = inspect.signature(CLASSES[name]).parameters
-    for argument in set(given) & {"message_id", "thread", "name", "owner", "problem", "difference", "kind"}:
-        assert str(ARGUMENTS[argument]) in str(error), argument
+    for name_ in set(given) & {"message_id", "thread", "name", "owner", "problem", "difference", "kind"}:
+        assert f"the {name_}" in str(error), name_
 
 
 def test_what_may_be_tried_again() -> None:

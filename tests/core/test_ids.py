@@ -65,29 +65,6 @@ def test_an_id_is_text_of_one_form_and_names_its_moment() -> None:
     assert uuid.UUID(made).int >> 80 == to_micros(clock.now()) // 1000
 
 
-def test_a_clock_that_stands_still() -> None:
-    """Ids still rise, by the counter, whatever chance says."""
-    for chance in (falling(), nothing):
-        maker = IdMaker(FakeClock().now, chance)
-        made = [maker() for _ in range(5000)]
-        assert made == sorted(made)
-        assert len(set(made)) == len(made)
-
-
-def test_a_clock_that_jumps_back() -> None:
-    """Ids go on from the latest moment seen, and follow the clock again once it has caught up."""
-    clock = FakeClock()
-    maker = IdMaker(clock.now, falling())
-    made: list[str] = []
-    for jump in (0, 1, -3600, -86400, 5, 3600, 90000, -1):
-        clock.advance(seconds=jump)
-        made += [maker(), maker()]
-    assert made == sorted(made)
-    assert len(set(made)) == len(made)
-    clock.advance(days=3)
-    assert uuid.UUID(maker()).int >> 80 == to_micros(clock.now()) // 1000
-
-
 def test_the_counter_overflows_into_the_next_millisecond() -> None:
     """After 4,096 ids within a millisecond the next one borrows from the future, and the order holds."""
     clock = FakeClock()
@@ -104,29 +81,29 @@ def test_the_counter_overflows_into_the_next_millisecond() -> None:
     assert later > made[-1]
 
 
-def test_a_clock_before_1970_still_makes_ids() -> None:
-    """A machine without a battery is no reason to fail."""
-    clock = FakeClock(datetime(1969, 1, 1, tzinfo=UTC))
-    maker = IdMaker(clock.now, falling())
-    made = [maker() for _ in range(10)]
-    assert made == sorted(set(made))
-    assert uuid.UUID(made[0]).version == 7
+CLOCKS: dict[str, Callable[[int], float]] = {
+    "stands still": lambda _: 0,
+    "jumps back": lambda tick: (0, 1, -3600, -86400, 5, 3600, 90000, -1)[tick // 700 % 8],
+    "moves unevenly": lambda tick: (tick * 7 - tick % 1000 * 5) / 1e6,
+    "is before 1970": lambda _: -2e9,
+}
 
 
-def test_a_hundred_thousand_ids_are_unique() -> None:
-    """And in order, over a clock that moves unevenly."""
-    many = counts(100_000, 1_000_000)
+@pytest.mark.parametrize("name", CLOCKS)
+@pytest.mark.parametrize("chance", [falling(), nothing], ids=["falling", "nothing"])
+def test_ids_rise_whatever_the_clock_does(name: str, chance: Callable[[int], int]) -> None:
+    """They are unique and in order, and follow the clock again once it has caught up."""
+    many, start = counts(25_000, 500_000), datetime(2026, 1, 1, tzinfo=UTC)
     ticks = iter(range(many))
-    start = datetime(2026, 1, 1, tzinfo=UTC)
 
     def now() -> datetime:
-        tick = next(ticks)
-        return start + timedelta(microseconds=tick * 7 - (tick % 1000) * 5)
+        return start + timedelta(seconds=CLOCKS[name](tick) if (tick := next(ticks, None)) is not None else 1e6)
 
-    maker = IdMaker(now, nothing)
+    maker = IdMaker(now, chance)
     made = [maker() for _ in range(many)]
-    assert len(set(made)) == many
-    assert made == sorted(made)
+    assert made == sorted(set(made))
+    assert uuid.UUID(made[0]).version == 7
+    assert uuid.UUID(maker()).int >> 80 == to_micros(now()) // 1000
 
 
 def test_threads_share_a_maker() -> None:

@@ -12,8 +12,6 @@ from memolog.core.exact_json import decode, encode, pack, unpack
 from memolog.core.message import (
     AssistantMessage,
     NewMessage,
-    Part,
-    ReasoningPart,
     SystemMessage,
     TextPart,
     ToolCallPart,
@@ -21,15 +19,13 @@ from memolog.core.message import (
     ToolResultPart,
     UnknownPart,
     UserMessage,
-    continues,
     pairs_of,
     parts_from_json,
     parts_to_json,
 )
 from memolog.core.observation import MARKS, Priority, Span
 from memolog.core.thread import Hints
-from memolog.db.scope import FIRST, LAST, check_id, check_limit, clamp, page_key, page_token
-from memolog.errors import EmptyId, InputError, NotJson
+from memolog.errors import NotJson
 
 NOON = datetime(2026, 3, 14, 12, tzinfo=UTC)
 
@@ -92,28 +88,7 @@ def test_makers_of_messages() -> None:
     )
 
 
-A, B, C = (TextPart(text=text) for text in "abc")
-
-
-@pytest.mark.parametrize(
-    ("stored", "offered", "rest"),
-    [
-        ((), (), ()),
-        ((), (A,), (A,)),
-        ((A,), (A,), ()),
-        ((A, B), (A,), ()),
-        ((A, B), (), ()),
-        ((A,), (A, B, C), (B, C)),
-        ((A, B), (A, C), None),
-        ((A,), (B,), None),
-        ((A,), (ReasoningPart(text="a"),), None),
-    ],
-)
-def test_what_continues_what(
-    stored: tuple[Part, ...], offered: tuple[Part, ...], rest: tuple[Part, ...] | None
-) -> None:
-    """The rest that is new, nothing if all is known, None if the two disagree."""
-    assert continues(stored, offered) == rest
+A = TextPart(text="a")
 
 
 def test_pairs_of_parts() -> None:
@@ -193,37 +168,3 @@ def test_moments_are_whole_microseconds() -> None:
     assert to_micros(datetime(1970, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))) == 0
     for moment in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)):
         assert from_micros(to_micros(moment)) == moment
-
-
-# ---------------------------------------------------------------- ids and pages
-
-
-def test_ids_are_printable_text() -> None:
-    """The id comes back, or the reason why it is none."""
-    assert check_id("thread", "t 1") == "t 1"
-    assert check_id("thread", "x" * 512)
-    for empty in ("", "  ", "\n"):
-        with pytest.raises(EmptyId, match="thread id is empty"):
-            check_id("thread", empty)
-    for bad in ("a\x00", "x" * 513, "\ud800", 7, None, b"t"):
-        with pytest.raises(InputError, match="thread id"):
-            check_id("thread", bad)
-
-
-def test_page_tokens_are_read_back() -> None:
-    """A token is its key, a missing one is the start, anything else is refused."""
-    for key in ([1, 2], [FIRST, LAST], [-5, 0]):
-        assert page_key(page_token(key), (0, 0)) == key
-    assert page_key(None, (FIRST, LAST)) == [FIRST, LAST]
-    for wrong in ("", "1", "1.2.3", "a.b", "1.2.", f"{LAST + 1}.0", "1e3.0"):
-        with pytest.raises(InputError, match="page token"):
-            page_key(wrong, (0, 0))
-
-
-def test_limits_and_numbers_fit() -> None:
-    """A page has at least one item; a number beyond every row is the last one."""
-    assert check_limit(1) == 1
-    for wrong in (0, -1, LAST):
-        with pytest.raises(InputError, match="limit"):
-            check_limit(wrong)
-    assert [clamp(number) for number in (-(2**90), -1, 0, 5, 2**90)] == [FIRST, -1, 0, 5, LAST]

@@ -165,7 +165,7 @@ async def test_nothing_runs_on_after_close(address: str, engine_name: str, postg
     """After close, also in the middle of work that was cancelled, no thread and no connection of ours is left."""
     store = await open_real(address)
     await asyncio.gather(*(store.messages.save(RESOURCE, "one", UserMessage("x")) for _ in range(20)))
-    await store.messages.totals(RESOURCE)
+    await store.threads.count(RESOURCE)
     running = [asyncio.create_task(_save_on(store, f"{number}")) for number in range(5)]
     await asyncio.sleep(0.05)
     for task in running:

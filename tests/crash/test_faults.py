@@ -18,6 +18,7 @@ import pytest
 from crash.survivors import check_sound, select
 from kit.engines import OpenStore, weigh
 from memolog.core.clock import SystemClock, system_chance
+from memolog.core.config import Config
 from memolog.core.message import NewMessage, UserMessage
 from memolog.core.run import Calibration
 from memolog.db.postgres_address import safe_url
@@ -34,7 +35,7 @@ from memolog.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from memolog.store import Store, StoreOptions, open_store
+from memolog.store import Store, open_store
 
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ _NOBODY = 65534
 
 async def _open(address: object, **options: Any) -> Store:
     return await open_store(
-        str(address), clock=SystemClock(), chance=system_chance, weigh=weigh, options=StoreOptions(**options)
+        str(address), clock=SystemClock(), chance=system_chance, weigh=weigh, config=Config(**options)
     )
 
 
@@ -54,7 +55,8 @@ async def _fill(address: object, messages: int = 5) -> None:
 
 async def _count(store: Store) -> int:
     await check_sound(store)
-    return (await store.messages.totals("r")).messages
+    (rows,) = await select(store, "SELECT COUNT(*) FROM messages")
+    return rows[0][0]
 
 
 # ---------------------------------------------------------------- files that cannot be written to
@@ -630,6 +632,6 @@ async def test_a_closed_store_says_so(open_a_store: OpenStore) -> None:
     await store.messages.save("r", "t", UserMessage("x"))
     await store.close()
     await store.close()
-    for call in (store.messages.save("r", "t", UserMessage("no")), store.messages.totals("r")):
+    for call in (store.messages.save("r", "t", UserMessage("no")), store.threads.count("r")):
         with pytest.raises(StoreClosed):
             await call

@@ -158,6 +158,6 @@ async def test_an_error_at_a_commit_point_takes_everything_back(store: Store) ->
             await OPERATIONS[name](store)
         assert await everything(store) == old
     store.engine.commit_hook = None
-    for name in ("messages.save", "threads.clone", "task_claims.close", "threads.delete"):
+    for name in ("messages.save", "threads.clone", "task_claims.close", "forgetting.thread"):
         await OPERATIONS[name](store)
     assert await everything(store) != old

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 from crash.survivors import select
 from kit.effort import counts
 from kit.engines import engines
+from kit.rows import render_briefly
 from kit.talk import hold, listen
 from memolog import Config, ObservationConfig, ReflectionConfig, UserMessage
 from memolog.core.observation import Observation, Source, Span
@@ -21,7 +22,6 @@ from memolog.core.thread import Hints
 from memolog.errors import Conflict, LeaseLost
 from memolog.events import Activated, Event, Recovered, RunFailed
 from memolog.log.runs import NewRun, RunClaim, RunResult
-from memolog.log.snapshot import GroupRow
 from memolog.log.store import Rendered
 from memolog.memory import Memory
 from memolog.observer.model import ModelRequest
@@ -153,16 +153,11 @@ async def test_a_live_lease_cannot_be_taken(store: Store, clock: FakeClock) -> N
     assert sum(won is not None for won in tries) == 1
 
 
-def render(group: GroupRow, observations: Sequence[Observation], aliases: Mapping[str, str]) -> tuple[str, int]:
-    """Render a group in the shortest way."""
-    return f"{group.handle} {len(observations)} {aliases}", 1
-
-
 async def test_withdrawn_messages_do_not_come_back(store: Store, clock: FakeClock) -> None:
     """A run over what was withdrawn meanwhile is refused: its owner is a zombie too."""
     await store.messages.save(RESOURCE, THREAD, UserMessage("hello", id="m1"), turn="turn")
     claim = await start(store, clock, "first")
-    gone = await store.withdrawals.withdraw(RESOURCE, THREAD, "turn", now=clock.now(), render=render)
+    gone = await store.withdrawals.withdraw(RESOURCE, THREAD, "turn", now=clock.now(), render=render_briefly)
     assert (gone.messages, gone.runs) == ((1,), ("run",))
     await try_all(store, clock, claim)
 

@@ -18,11 +18,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from crash.children import fork_for_each_line, tell
+from kit.talk import forget_thread
 from memolog.core.clock import SystemClock, system_chance
+from memolog.core.config import Config
 from memolog.core.message import Message, NewMessage, TextPart, UserMessage
 from memolog.core.run import Calibration, Lease, Usage
 from memolog.errors import TaskHeld
-from memolog.store import Store, StoreOptions, open_store
+from memolog.store import Store, open_store
 from memolog.tasks.claims import TaskDecay
 from memolog.tasks.task import NewTask
 from memolog.text.message_tokens import count_message
@@ -57,8 +59,8 @@ def _weigh(message: NewMessage) -> int:
 
 async def open_real(address: str) -> Store:
     """Open a store with the time and chance of the system, that waits for others as long as a slow machine takes."""
-    options = StoreOptions(busy_timeout=_PATIENCE, statement_timeout=_PATIENCE)
-    return await open_store(address, clock=SystemClock(), chance=system_chance, weigh=_weigh, options=options)
+    config = Config(busy_timeout=_PATIENCE, statement_timeout=_PATIENCE)
+    return await open_store(address, clock=SystemClock(), chance=system_chance, weigh=_weigh, config=config)
 
 
 class _Still:
@@ -248,7 +250,7 @@ OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "threads.create": lambda store: store.threads.create(RESOURCE, "new", title="New"),
     "threads.update": lambda store: store.threads.update(RESOURCE, "old", title="Changed", metadata={"b": 2}),
     "threads.clone": lambda store: store.threads.clone(RESOURCE, "old", "copy"),
-    "threads.delete": lambda store: store.threads.delete(RESOURCE, "old"),
+    "forgetting.thread": lambda store: forget_thread(store, "old", RESOURCE),
     "messages.save": _save_batch,
     "messages.end_turn": lambda store: store.messages.end_turn(RESOURCE, "open", "turn-1"),
     "leases.acquire": lambda store: store.leases.acquire(RESOURCE, "fresh", "me", lasts=_MINUTE),

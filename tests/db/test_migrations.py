@@ -16,16 +16,14 @@ import asyncpg
 import pytest
 
 from crash.survivors import Row, check_sound, select
-from kit.engines import engines, weigh
-from memolog.core.clock import system_chance
+from kit.engines import engines, store_at
 from memolog.core.message import UserMessage
 from memolog.db import migrations as migrate
 from memolog.db.migrations import Migration
 from memolog.db.sqlite import SqliteEngine
 from memolog.db.sqlite_files import snapshot_path
 from memolog.errors import SchemaTooNew, StoreCorrupt, StoreReadOnly
-from memolog.store import Store, StoreOptions, open_store
-from memolog.testing import FakeClock
+from memolog.store import Store
 
 _RECORD = "SELECT version, name, checksum FROM memolog_migrations ORDER BY version"
 
@@ -56,14 +54,8 @@ _GOOD = _new("CREATE TABLE added (x BIGINT);\nALTER TABLE threads ADD COLUMN ext
 _BAD = _new("CREATE TABLE added (x BIGINT);\nDROP TABLE usage;\nINSERT INTO no_such_table VALUES (1);\n")
 
 
-async def _open(address: object, **options: Any) -> Store:
-    return await open_store(
-        str(address), clock=FakeClock(), chance=system_chance, weigh=weigh, options=StoreOptions(**options)
-    )
-
-
 async def _fill(address: object) -> None:
-    async with await _open(address) as store:
+    async with await store_at(address) as store:
         await store.messages.save("r", "t", [UserMessage(f"{number}") for number in range(7)])
 
 
@@ -112,11 +104,11 @@ async def test_one_at_a_time_equals_all_at_once(address: str, engine_name: str, 
     grown, record = list[str](), list[Row]()
     for number in range(1, steps + 1):
         pretend(first=number)
-        async with await _open(address) as store:
+        async with await store_at(address) as store:
             (record,) = await select(store, _RECORD)
             grown = await _schema(store)
         assert len(record) == number
-    async with await _open(f"{address}_new") as store:
+    async with await store_at(f"{address}_new") as store:
         made = await _schema(store)
         (fresh_record,) = await select(store, _RECORD)
     assert grown == made
@@ -133,7 +125,7 @@ async def test_an_old_database_opens(address: str, engine_name: str, pretend: Pr
     pretend(first=1)
     await _fill(address)
     pretend()
-    async with await _open(address) as store:
+    async with await store_at(address) as store:
         assert await _texts(store) == [str(number) for number in range(7)]
         await check_sound(store)
         (record,) = await select(store, _RECORD)
@@ -168,7 +160,7 @@ asyncio.run(main())
 async def test_processes_that_start_at_once(address: str, engine_name: str, processes: int) -> None:
     """However many start at once on a database that is not there yet, each migration is applied once and all get to work."""
     await asyncio.to_thread(_start_at_once, address, processes)
-    async with await _open(address) as store:
+    async with await store_at(address) as store:
         (record,) = await select(store, _RECORD)
         assert [row[0] for row in record] == [one.version for one in migrate.migrations(engine_name)]
         assert sorted(await _texts(store)) == [str(number) for number in range(processes)]
@@ -202,10 +194,10 @@ def _start_at_once(address: str, processes: int) -> None:
 @pytest.mark.parametrize("read_only", [False, True])
 async def test_a_newer_schema_is_refused(address: str, read_only: bool) -> None:
     """A database of a newer release is left alone; the error names both versions and says to upgrade."""
-    async with await _open(address) as store:
+    async with await store_at(address) as store:
         await _run(store, "INSERT INTO memolog_migrations VALUES (9999, 'later', 'x', 1)")
     with pytest.raises(SchemaTooNew, match=r"version 9999.*Upgrade") as refused:
-        await _open(address, read_only=read_only)
+        await store_at(address, read_only=read_only)
     assert not refused.value.retryable
 
 
@@ -219,10 +211,10 @@ async def test_a_newer_schema_is_refused(address: str, read_only: bool) -> None:
 )
 async def test_another_history_is_refused(address: str, change: str) -> None:
     """A record that does not fit this release's migrations is refused instead of being built upon."""
-    async with await _open(address) as store:
+    async with await store_at(address) as store:
         await _run(store, change)
     with pytest.raises(StoreCorrupt, match=r"Migration [01] of this database"):
-        await _open(address)
+        await store_at(address)
 
 
 # ---------------------------------------------------------------- a further one
@@ -234,14 +226,14 @@ async def test_a_further_migration(address: str, engine_name: str, pretend: Pret
     last = migrate.migrations(engine_name)[-1].version
     pretend(_GOOD)
     for _ in range(2):
-        async with await _open(address) as store:
+        async with await store_at(address) as store:
             record, added = await select(store, _RECORD, "SELECT * FROM added")
             assert record[-1] == (9999, "new", "of 9999")
             assert added == []
             assert len(await _texts(store)) == 7
     if engine_name == "sqlite":
         pretend()
-        async with await _open(snapshot_path(address, last)) as copy:
+        async with await store_at(snapshot_path(address, last)) as copy:
             assert len(await _texts(copy)) == 7
             await check_sound(copy)
 
@@ -249,14 +241,14 @@ async def test_a_further_migration(address: str, engine_name: str, pretend: Pret
 async def test_a_migration_that_fails_half_way(address: str, engine_name: str, pretend: Pretend) -> None:
     """Everything of it is taken back: schema, data and record are as before, and the code of before opens it."""
     await _fill(address)
-    async with await _open(address) as store:
+    async with await store_at(address) as store:
         before, record = await _schema(store), await select(store, _RECORD)
     pretend(_GOOD, replace(_BAD, version=10_000, text=_BAD.text.replace("added", "added_too")))
     for _ in range(2):
         with pytest.raises(StoreCorrupt, match="no_such_table"):
-            await _open(address)
+            await store_at(address)
     pretend()
-    async with await _open(address) as store:
+    async with await store_at(address) as store:
         assert await _schema(store) == before
         assert await select(store, _RECORD) == record
         assert len(await _texts(store)) == 7
@@ -264,10 +256,10 @@ async def test_a_migration_that_fails_half_way(address: str, engine_name: str, p
         await check_sound(store)
     if engine_name == "sqlite":
         last = migrate.migrations("sqlite")[-1].version
-        async with await _open(snapshot_path(address, last)) as copy:
+        async with await store_at(snapshot_path(address, last)) as copy:
             assert len(await _texts(copy)) == 7
     pretend(_GOOD)
-    async with await _open(address) as store:
+    async with await store_at(address) as store:
         assert len(await _texts(store)) == 8
 
 
@@ -280,7 +272,7 @@ async def test_half_a_copy_is_not_in_the_way(address: str, pretend: Pretend) -> 
     partial = target.with_name(f"{target.name}.partial")
     partial.write_bytes(b"SQLite format 3\0" + b"half a copy" * 1_000)
     pretend(_GOOD)
-    async with await _open(address) as store:
+    async with await store_at(address) as store:
         assert len(await _texts(store)) == 7
     assert not partial.exists()
     with contextlib.closing(sqlite3.connect(target)) as copy:
@@ -296,7 +288,7 @@ async def test_a_read_only_store_is_not_migrated(address: str, pretend: Pretend)
     before = _contents(folder)
     pretend(_GOOD)
     with pytest.raises(StoreReadOnly, match="up to date"):
-        await _open(address, read_only=True)
+        await store_at(address, read_only=True)
     after = _contents(folder)
     assert after["memolog.db"] == before["memolog.db"]
     assert after.keys() - before.keys() <= {"memolog.db-shm", "memolog.db-wal"}
@@ -309,11 +301,11 @@ def _contents(folder: Path) -> dict[str, bytes]:
 async def test_a_migration_while_another_store_is_open(address: str, pretend: Pretend) -> None:
     """A store that was opened before goes on after another process has added to the schema."""
     await _fill(address)
-    async with await _open(address) as old:
+    async with await store_at(address) as old:
         assert len(await _texts(old)) == 7
         assert (await old.threads.get("r", "t")).last_seq == 7
         pretend(_GOOD)
-        async with await _open(address) as new:
+        async with await store_at(address) as new:
             await new.messages.save("r", "t", UserMessage("new"))
         await old.messages.save("r", "t", UserMessage("old"))
         assert (await old.threads.get("r", "t")).last_seq == 9
@@ -326,7 +318,7 @@ async def test_a_migration_while_another_store_is_open(address: str, pretend: Pr
 @pytest.fixture
 async def both(tmp_path: Path, postgres_url: str) -> Any:
     """Return an open store on each engine."""
-    async with await _open(tmp_path / "memolog.db") as one, await _open(postgres_url) as other:
+    async with await store_at(tmp_path / "memolog.db") as one, await store_at(postgres_url) as other:
         yield one, other
 
 
@@ -346,70 +338,51 @@ def _gather(rows: Sequence[Row]) -> dict[str, list[tuple[Any, ...]]]:
 _SQLITE_TABLES = (
     "FROM pragma_table_list l {} WHERE l.schema = 'main' AND l.type = 'table' AND l.name NOT LIKE 'sqlite_%'"
 )
-
-
-async def test_both_engines_have_the_same_columns(both: tuple[Store, Store]) -> None:
-    """The same tables, with the same columns in the same order, and the same of them may be empty."""
-    sqlite, postgres = both
-    ours = await _one(
-        sqlite,
+# What both engines say about their schema: the query for SQLite, and that for PostgreSQL.
+_SAME = {
+    "the columns, in their order, and which may be empty": (
         'SELECT l.name, c.cid + 1, c.name, c."notnull" = 1 OR c.pk > 0 '
         + _SQLITE_TABLES.format("JOIN pragma_table_info(l.name) c"),
-    )
-    theirs = await _one(
-        postgres,
-        "SELECT table_name::text, ordinal_position::int, column_name::text, CASE is_nullable WHEN 'NO' THEN 1 ELSE 0 END"
-        " FROM information_schema.columns WHERE table_schema = current_schema()",
-    )
-    assert _gather(ours) == _gather(theirs)
-    assert len(_gather(ours)) > 20
-
-
-async def test_both_engines_have_the_same_unique_keys(both: tuple[Store, Store]) -> None:
-    """The same columns are unique together, under a condition or not."""
-    sqlite, postgres = both
-    indexed = await _one(
-        sqlite,
+        (
+            "SELECT table_name::text, ordinal_position::int, column_name::text, CASE is_nullable WHEN 'NO' THEN 1 ELSE 0 END"
+            " FROM information_schema.columns WHERE table_schema = current_schema()"
+        ),
+    ),
+    "the columns that are unique together, under a condition or not": (
         "SELECT l.name, (SELECT group_concat(COALESCE(c.name, '()'), ',') FROM pragma_index_info(i.name) c), i.partial "
         + _SQLITE_TABLES.format("JOIN pragma_index_list(l.name) i")
-        + ' AND i."unique" = 1',
-    )
-    # An INTEGER PRIMARY KEY is the table itself and needs no index.
-    rowids = await _one(
-        sqlite,
-        "SELECT l.name, c.name, 0 "
+        # An INTEGER PRIMARY KEY is the table itself and needs no index.
+        + ' AND i."unique" = 1 UNION ALL SELECT l.name, c.name, 0 '
         + _SQLITE_TABLES.format("JOIN pragma_table_info(l.name) c")
         + " AND c.pk = 1 AND NOT EXISTS (SELECT 1 FROM pragma_index_list(l.name) i WHERE i.origin = 'pk')",
-    )
-    theirs = await _one(
-        postgres,
-        "SELECT c.relname::text, (SELECT string_agg(COALESCE(a.attname::text, '()'), ',' ORDER BY k.place)"
-        " FROM unnest(i.indkey) WITH ORDINALITY AS k (number, place)"
-        " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number AND k.number > 0),"
-        " CASE WHEN i.indpred IS NULL THEN 0 ELSE 1 END"
-        " FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid"
-        " WHERE i.indisunique AND c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace",
-    )
-    assert _gather([*indexed, *rowids]) == _gather(theirs)
-
-
-async def test_both_engines_have_the_same_foreign_keys(both: tuple[Store, Store]) -> None:
-    """The same tables refer to the same tables, and the same happens when what they refer to is deleted."""
-    sqlite, postgres = both
-    ours = await _one(
-        sqlite,
+        (
+            "SELECT c.relname::text, (SELECT string_agg(COALESCE(a.attname::text, '()'), ',' ORDER BY k.place)"
+            " FROM unnest(i.indkey) WITH ORDINALITY AS k (number, place)"
+            " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number AND k.number > 0),"
+            " CASE WHEN i.indpred IS NULL THEN 0 ELSE 1 END"
+            " FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid"
+            " WHERE i.indisunique AND c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace"
+        ),
+    ),
+    "the foreign keys, and what happens when a row is deleted": (
         'SELECT l.name, f."table", f.on_delete '
         + _SQLITE_TABLES.format("JOIN pragma_foreign_key_list(l.name) f")
         + " AND f.seq = 0",
-    )
-    theirs = await _one(
-        postgres,
-        "SELECT conrelid::regclass::text, confrelid::regclass::text,"
-        " CASE confdeltype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' ELSE 'NO ACTION' END"
-        " FROM pg_constraint WHERE contype = 'f' AND connamespace = current_schema()::regnamespace",
-    )
-    assert _gather(ours) == _gather(theirs)
-    assert len(ours) > 20
+        (
+            "SELECT conrelid::regclass::text, confrelid::regclass::text,"
+            " CASE confdeltype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' ELSE 'NO ACTION' END"
+            " FROM pg_constraint WHERE contype = 'f' AND connamespace = current_schema()::regnamespace"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", _SAME)
+async def test_both_engines_have_the_same_schema(both: tuple[Store, Store], what: str) -> None:
+    """The same tables with the same columns, keys and references."""
+    ours, theirs = [_gather(await _one(store, text)) for store, text in zip(both, _SAME[what], strict=True)]
+    assert ours == theirs
+    assert sum(map(len, ours.values())) > 20
 
 
 async def test_both_engines_check_as_much(both: tuple[Store, Store]) -> None:

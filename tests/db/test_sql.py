@@ -33,12 +33,6 @@ def test_a_query_is_put_into_another() -> None:
     assert named["b"] == "SELECT 1 WHERE y"
 
 
-def test_an_unknown_inclusion_is_told() -> None:
-    """A name that is no query of the file fails when the file is read."""
-    with pytest.raises(KeyError):
-        split_named("-- a --\n{missing}\n")
-
-
 def test_parameters_are_found_once_and_in_order() -> None:
     """Casts and times of day are none."""
     statement = _statement("x", "SELECT :b, :a, :b, x::text, '12:30' FROM t WHERE id IN (:ids[])")
@@ -117,11 +111,6 @@ def test_queries_make_steps() -> None:
     assert queries.put.many([{"a": 1}, {"a": 2}]) == Step(statement, {}, [{"a": 1}, {"a": 2}])
     with pytest.raises(AttributeError, match="no query is named take"):
         _ = queries.take
-
-
-def test_a_file_is_read_once() -> None:
-    """Every module that uses it shares its statements."""
-    assert load_queries("messages/threads") is load_queries("messages/threads")
 
 
 # ---------------------------------------------------------------- our own files

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from memolog import Config
+from memolog.core.clock import Clock
 from memolog.core.message import NewMessage
 from memolog.memory import Memory
-from memolog.store import Store, StoreOptions, open_store
+from memolog.store import Store, open_store
 from memolog.testing import FakeClock
 from memolog.text.message_tokens import count_message
 from memolog.text.tokens import HeuristicCounter
@@ -81,15 +82,20 @@ def weigh(message: NewMessage) -> int:
     return count_message(message, HeuristicCounter())
 
 
+async def store_at(address: object, *, clock: Clock | None = None, seed: int | None = None, **settings: Any) -> Store:
+    """Open the store at an address, with these settings. Its ids follow from the seed, if there is one."""
+    chance, config = random.Random(seed).getrandbits, Config(**settings)
+    return await open_store(str(address), clock=clock or FakeClock(), chance=chance, weigh=weigh, config=config)
+
+
 @pytest.fixture
 async def open_a_store(address: str, clock: FakeClock) -> AsyncIterator[OpenStore]:
     """Return a function that opens the store of this test, several times if need be."""
     seeds = itertools.count()
     async with AsyncExitStack() as stack:
 
-        async def open_one(**options: Any) -> Store:
-            chance = random.Random(next(seeds)).getrandbits
-            opened = await open_store(address, clock=clock, chance=chance, weigh=weigh, options=StoreOptions(**options))
+        async def open_one(**settings: Any) -> Store:
+            opened = await store_at(address, clock=clock, seed=next(seeds), **settings)
             return await stack.enter_async_context(opened)
 
         yield open_one

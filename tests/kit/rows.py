@@ -1,6 +1,6 @@
 """Stored values made by hand: messages, lines and groups of a log, and what a context is built from."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -11,7 +11,7 @@ from memolog.context.build import View
 from memolog.core.message import Message, Part, Role, TextPart
 from memolog.core.observation import Observation, Priority, Source, Span
 from memolog.log.render import render_group
-from memolog.log.snapshot import OtherTails, Snapshot, ThreadHead
+from memolog.log.snapshot import GroupRow, OtherTails, Snapshot, ThreadHead
 from memolog.observer.observations import NewGroup
 from memolog.text.message_tokens import count_parts
 from memolog.text.tokens import HeuristicCounter, TokenCounter
@@ -50,6 +50,11 @@ def rendered(observations: Sequence[Observation], handle: str = "g1", **options:
     """Return a group of lines as it stands in a log."""
     values: dict[str, Any] = {"previous": None, "alias": None, "is_reflection": False, **options}
     return render_group(handle=handle, observations=observations, **values)
+
+
+def render_briefly(group: GroupRow, lines: Sequence[Observation], aliases: Mapping[str, str]) -> tuple[str, int]:
+    """Render a group in the shortest way: its handle, the number of its lines and its aliases."""
+    return f"{group.handle} {len(lines)} {aliases}", 1
 
 
 def plan(about: date, text: str) -> Observation:

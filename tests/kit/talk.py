@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 
 import pytest
 
+from kit.rows import render_briefly
 from memolog import AssistantMessage, Config, NewMessage, UserMessage
 from memolog.context.context import Context
 from memolog.core.observation import Observation, Scope
+from memolog.core.reports import Forgotten
 from memolog.errors import NotSaved, StoreError
 from memolog.events import Event
 from memolog.memory import Memory
@@ -35,6 +37,11 @@ async def hold(
         if answer is not None:
             await turn.record(AssistantMessage(answer) if isinstance(answer, str) else answer)
     return context
+
+
+async def forget_thread(store: Store, thread: str = THREAD, resource: str = RESOURCE) -> Forgotten:
+    """Forget a thread without rewriting the database file."""
+    return await store.forgetting.thread(resource, thread, render=render_briefly)
 
 
 async def store_of(memory: Memory) -> Store:

@@ -117,7 +117,7 @@ async def test_aliases_are_stable(memory: Memory, clock: FakeClock) -> None:
                 seen.setdefault(told[1], set()).add(alias)
         if number == 1:
             await memory.thread("red", resource=RESOURCE).observe()
-            await (await memory.open()).store.threads.delete(RESOURCE, "white")
+            await memory.resource(RESOURCE).forget(thread="white")
     where = await cursors(memory)
     assert set(seen) == {"red", "green", "blue", "white"}
     for name in ("red", "green", "blue"):
@@ -312,7 +312,6 @@ async def test_a_thread_that_goes_during_a_call_keeps_the_progress_of_the_others
     memory: Memory, clock: FakeClock, how: str
 ) -> None:
     """Its own result is refused; what the others came to is stored, and they are not asked about again."""
-    store = (await memory.open()).store
     turn = memory.thread("zebra", resource=RESOURCE).turn()
     await turn.__aenter__()
     await turn.prepare(UserMessage("zebra: word " * 10))
@@ -321,7 +320,7 @@ async def test_a_thread_that_goes_during_a_call_keeps_the_progress_of_the_others
 
     async def meanwhile(request: ModelRequest) -> str:
         if how == "deleted":
-            await store.threads.delete(RESOURCE, "zebra")
+            await memory.resource(RESOURCE).forget(thread="zebra")
         else:
             await turn.discard()
         return observations_of(request)

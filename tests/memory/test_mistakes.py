@@ -82,9 +82,9 @@ MISTAKES: dict[str, tuple[Mistake, type[MemologError], str]] = {
     "a call without an id": (
         lambda m: _prepare(m, AssistantMessage(ToolCallPart(id=None, name="look"))),  # pyright: ignore[reportArgumentType]
         InputError,
-        "id of a tool call",
+        "`id` of a ToolCallPart",
     ),
-    "a result for a number": (lambda m: _prepare(m, ToolMessage(7, "found")), InputError, "tool result"),  # pyright: ignore[reportArgumentType]
+    "a result for a number": (lambda m: _prepare(m, ToolMessage(7, "found")), InputError, "ToolResultPart"),  # pyright: ignore[reportArgumentType]
     "a model for one turn": (lambda m: _turn(m, settings={"model": "openai:x"}), ConfigError, "turn\\(model="),
     "an observer for one turn": (
         lambda m: _turn(m, settings={"observation": {"model": "openai:x"}}),

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from kit.talk import hold, listen
+from kit.talk import hold, listen, stored_texts
 from memolog import AssistantMessage, Config, InputError, Memory, StoreError, UserMessage
 from memolog.errors import NotSaved
 from memolog.events import Degraded
@@ -25,12 +25,6 @@ async def say(memory: Memory, text: str) -> list[str]:
     return [message.text for message in context.messages]
 
 
-async def stored(memory: Memory) -> list[str]:
-    """Return all that is in the database."""
-    rows = await (await memory.open()).store.messages.after("alice", "t1", 0)
-    return [message.text for message in rows]
-
-
 async def test_the_turn_goes_on_and_is_saved_later(
     address: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,7 +41,7 @@ async def test_the_turn_goes_on_and_is_saved_later(
     async with memory:
         shown = await say(memory, "three")
         assert shown == ["one", "answer to one", "two", "answer to two", "three"]
-        assert await stored(memory) == [*shown, "answer to three"]
+        assert await stored_texts(memory) == [*shown, "answer to three"]
 
 
 async def test_a_database_that_comes_back_within_a_turn(
@@ -63,7 +57,7 @@ async def test_a_database_that_comes_back_within_a_turn(
         context = await turn.prepare(UserMessage("three"))
     assert [message.text for message in context.messages] == ["one", "two", "three"]
     async with memory:
-        assert await stored(memory) == ["one", "two", "three"]
+        assert await stored_texts(memory) == ["one", "two", "three"]
 
 
 async def test_a_database_that_somebody_else_opens_within_a_turn(address: str, clock: FakeClock) -> None:
@@ -78,7 +72,7 @@ async def test_a_database_that_somebody_else_opens_within_a_turn(address: str, c
         memory.address = address
         await memory.open()
     async with memory:
-        assert sorted(await stored(memory)) == ["one", "two"]
+        assert sorted(await stored_texts(memory)) == ["one", "two"]
         assert (await memory.thread("t1", resource="alice").status()).unsaved == 0
 
 
@@ -91,7 +85,7 @@ async def test_a_discarded_turn_leaves_nothing(clock: FakeClock) -> None:
     memory.address = ":memory:"
     async with memory:
         await say(memory, "two")
-        assert await stored(memory) == ["two", "answer to two"]
+        assert await stored_texts(memory) == ["two", "answer to two"]
 
 
 async def test_what_is_lost_in_the_end_is_told(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
@@ -121,23 +115,7 @@ async def test_what_can_never_be_saved_is_refused_at_once(
     memory.address = address
     async with memory:
         await say(memory, "three")
-        assert await stored(memory) == ["two", "three", "answer to three"]
-
-
-async def test_a_leftover_that_can_never_be_saved_blocks_nothing(
-    address: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """An id that the thread has with other words is refused by the store alone: it is told, and the thread goes on."""
-    monkeypatch.setattr("memolog.turn._RETRY_SECONDS", 0.0)
-    memory = Memory(nowhere(), clock=clock)
-    for text in ("zero", "other words"):
-        await hold(memory, UserMessage(text, id="m0"))
-    await say(memory, "one")
-    memory.address = address
-    async with memory:
-        await say(memory, "two")
-        assert await stored(memory) == ["zero", "one", "answer to one", "two", "answer to two"]
-    assert any("cannot be saved" in line for line in caplog.messages)
+        assert await stored_texts(memory) == ["two", "three", "answer to three"]
 
 
 async def test_what_a_person_must_mend_is_raised(clock: FakeClock) -> None:

@@ -42,17 +42,6 @@ async def test_a_clone_under_a_shared_log(address: str, clock: FakeClock) -> Non
         assert (await memory.doctor()).is_healthy
 
 
-async def test_a_clone_of_a_part(address: str, clock: FakeClock) -> None:
-    """It is covered to its end, and no further."""
-    async with Memory(address, clock=clock, config=SHARED) as memory:
-        await chat(memory, 10)
-        await memory.thread("a", resource="alice").observe()
-        kit = await memory.open()
-        await kit.store.threads.clone("alice", "a", "b", up_to=7)
-        assert (await memory.thread("b", resource="alice").status()).cursor == 7
-        assert (await memory.doctor()).is_healthy
-
-
 async def test_a_merge_says_what_it_leaves(address: str, clock: FakeClock) -> None:
     """What the shared log has observed by itself stays there; a thread that was merged before is no news."""
     for config, thread in ((SHARED, "a"), (OWN, "a"), (OWN, "b")):
@@ -66,4 +55,4 @@ async def test_a_merge_says_what_it_leaves(address: str, clock: FakeClock) -> No
         assert (await memory.doctor()).is_healthy
     told = [event for event in events if isinstance(event, Degraded)]
     assert [(event.thread, event.what) for event in told] == [("a", "merging a log")] * 2
-    assert "observed it by itself" in told[0].error
+    assert "already observed it" in told[0].error

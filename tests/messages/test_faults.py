@@ -17,7 +17,7 @@ from crash.survivors import select
 from kit.clock import limit_turns
 from kit.engines import engines
 from kit.models import Priced
-from kit.talk import RESOURCE, THREAD, Story, hold, listen, stories
+from kit.talk import RESOURCE, THREAD, Story, forget_thread, hold, listen, stories
 from memolog import AssistantMessage, Config, NewMessage, ObservationConfig, ReflectionConfig, UserMessage
 from memolog import ToolCallPart as Call
 from memolog import ToolMessage as Result
@@ -61,6 +61,18 @@ class Talk(Story):
             self.said += [question, answer]
             await self.memory.settled()
             self.clock.advance(minutes=1)
+        return context
+
+    async def ask(
+        self, question: str, answer: str | None = None, usage: Usage | None = None, **options: Any
+    ) -> Context:
+        """Hold one turn; return its context."""
+        async with self.memory.thread(THREAD, resource=RESOURCE).turn(**options) as turn:
+            context = await turn.prepare(UserMessage(question))
+            self.said.append(question)
+            if answer is not None:
+                await turn.record(AssistantMessage(answer), usage=usage)
+                self.said.append(answer)
         return context
 
     async def recovers(self) -> None:
@@ -140,26 +152,20 @@ async def test_a_model_that_hangs(tell: Open) -> None:
     """A turn far above the limit waits as long as it may, goes on with raw messages, and the next one does not wait."""
     never = asyncio.Event()
     story = tell(model=ScriptedModel([held_by(never)] * 3))
-    context = await asyncio.wait_for(_ask(story, "word " * 2_000, settings=HURRY), 100)
+    context = await asyncio.wait_for(story.ask("word " * 2_000, settings=HURRY), 100)
     assert context.messages[-1].text == story.said[-1]
     # What is new is shown whole, so nothing is waited for yet.
     assert not story.told(Degraded)
-    context = await asyncio.wait_for(_ask(story, "and now?", settings=HURRY), 100)
+    context = await asyncio.wait_for(story.ask("and now?", settings=HURRY), 100)
     assert [message.text for message in context.messages] == story.said
     assert [event.what for event in story.told(Degraded)] == ["waiting for the model"]
     assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).breaker_open
     before = len(story.told(Degraded))
-    await asyncio.wait_for(_ask(story, "short", settings=HURRY), 100)
+    await asyncio.wait_for(story.ask("short", settings=HURRY), 100)
     assert len(story.told(Degraded)) == before
     never.set()
     await story.memory.settled()
     await story.recovers()
-
-
-async def _ask(story: Talk, text: str, **options: Any) -> Context:
-    context = await hold(story.memory, text, **options)
-    story.said.append(text)
-    return context
 
 
 async def test_closing_does_not_wait_for_a_model_that_hangs(tell: Open, clock: FakeClock) -> None:
@@ -176,15 +182,15 @@ async def test_closing_does_not_wait_for_a_model_that_hangs(tell: Open, clock: F
 async def test_a_model_that_fails_is_left_alone(tell: Open, clock: FakeClock) -> None:
     """Each failure of a run makes its pause longer; before its time no turn asks, and a success ends it."""
     story = tell(model=ScriptedModel([RuntimeError("down")] * ALWAYS))
-    await _ask(story, "word " * 300)
+    await story.ask("word " * 300)
     await story.memory.settled()
     for _ in range(5):
         asked = len(story.model.requests)
         clock.time = story.told(RunFailed)[-1].retry_at - timedelta(milliseconds=1)
-        await _ask(story, "too early")
+        await story.ask("too early")
         assert len(story.model.requests) == asked
         clock.advance(minutes=11)
-        await _ask(story, "in time")
+        await story.ask("in time")
         await story.memory.settled()
         assert len(story.model.requests) == asked + 1
     pauses = [(event.retry_at - event.at).total_seconds() for event in story.told(RunFailed)]
@@ -476,7 +482,7 @@ async def test_strict_raises_for_a_model_that_fails(tell: Open) -> None:
     story = tell(config=STRICT, model=ScriptedModel([RuntimeError("down")] * ALWAYS))
     await story.chat(1)
     question = "word " * 2_000
-    await _ask(story, question)
+    await story.ask(question)
     await story.memory.settled()
     async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         with pytest.raises(ModelFailed, match="down"):
@@ -585,7 +591,7 @@ async def test_a_huge_message_first(tell: Open) -> None:
     """200,000 tokens as the very first message: the model sees all of it once; then it is observed and leaves the tail."""
     story = tell()
     text = "First of all: " + "The quick brown fox jumps over the lazy dog. " * 20_000 + "That is all."
-    context = await _ask(story, text)
+    context = await story.ask(text)
     assert context.tail[-1].text == text
     await story.memory.settled()
     await story.chat(1)
@@ -624,9 +630,9 @@ async def test_a_clock_that_jumps_back_during_a_run(tell: Open, clock: FakeClock
     """A lease that seems to last for ever is no reason to lose what was observed."""
     gate = asyncio.Event()
     story = tell(model=ScriptedModel([held_by(gate)]))
-    await _ask(story, "word " * 300)
+    await story.ask("word " * 300)
     clock.time -= timedelta(days=30)
-    await _ask(story, "word " * 30)
+    await story.ask("word " * 30)
     gate.set()
     await story.memory.settled()
     await story.recovers()
@@ -639,7 +645,7 @@ async def test_a_thread_that_is_deleted_during_a_run(tell: Open) -> None:
     store = await story.store()
     async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage("word " * 300))
-        assert await store.threads.delete(RESOURCE, THREAD) == 1
+        assert (await forget_thread(store)).messages == 1
         gate.set()
         await story.memory.settled()
         assert [event.retry_at for event in story.told(RunFailed)] == [None]
@@ -659,14 +665,14 @@ async def test_a_thread_that_is_deleted_while_a_turn_decides(tell: Open) -> None
     store = await story.store()
     for name in ("logs.snapshot", "runs.start", "journal.add_context"):
         with suppress(NotFound):
-            await store.threads.delete(RESOURCE, THREAD)
+            await forget_thread(store)
         story.said.clear()
         deleting: list[str] = []
 
         async def delete_once(now: str, name: str = name, deleting: list[str] = deleting) -> None:
             if now == name and not deleting:
                 deleting.append(name)
-                await store.threads.delete(RESOURCE, THREAD)
+                await forget_thread(store)
 
         before_writes(store, delete_once)
         async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
@@ -675,7 +681,7 @@ async def test_a_thread_that_is_deleted_while_a_turn_decides(tell: Open) -> None
         assert deleting
         await story.memory.settled()
     with suppress(NotFound):
-        await store.threads.delete(RESOURCE, THREAD)
+        await forget_thread(store)
     story.clock.advance(hours=1)
     await story.chat(1)
     await story.recovers()

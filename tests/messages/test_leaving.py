@@ -27,17 +27,6 @@ engine_name = engines("sqlite", "postgres")
 tell = stories(Talk, may_lose=True)
 
 
-async def ask(story: Talk, question: str, answer: str | None = None, **options: Any) -> list[str]:
-    """Hold a turn; return what the model was shown."""
-    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
-        context = await turn.prepare(UserMessage(question))
-        story.said.append(question)
-        if answer is not None:
-            await turn.record(AssistantMessage(answer), **options)
-            story.said.append(answer)
-    return [message.text for message in context.messages]
-
-
 # ---------------------------------------------------------------- leaving
 
 
@@ -88,13 +77,13 @@ async def test_the_next_turn_sees_what_is_not_saved(tell: Open) -> None:
     story = tell()
     await story.chat(2)
     with unwritable(await story.store()):
-        assert await ask(story, "one", "one-a") == story.said[:-1]
-        assert await ask(story, "two", "two-a") == story.said[:-1]
+        assert [m.text for m in (await story.ask("one", "one-a")).messages] == story.said[:-1]
+        assert [m.text for m in (await story.ask("two", "two-a")).messages] == story.said[:-1]
         status = await story.memory.thread(THREAD, resource=RESOURCE).status()
         assert (status.health, status.unsaved) == ("failing", 4)
         assert "takes nothing" in (status.last_error or "")
         assert status.last_error_at is not None
-    assert await ask(story, "three", "three-a") == story.said[:-1]
+    assert [m.text for m in (await story.ask("three", "three-a")).messages] == story.said[:-1]
     assert await story.stored() == story.said
     assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).unsaved == 0
     await story.recovers()
@@ -159,7 +148,7 @@ async def test_what_is_left_is_saved_with_the_next_write(tell: Open, monkeypatch
     story = tell()
     await story.chat(1)
     with unwritable(await story.store()):
-        await ask(story, "one", "one-a")
+        await story.ask("one", "one-a")
     await hold(story.memory, "hello", thread="another")
 
     async def is_saved() -> bool:
@@ -175,7 +164,7 @@ async def test_usage_is_booked_with_what_is_saved_later(tell: Open) -> None:
     await story.chat(1)
     usage = Usage(model="m", input_tokens=700, output_tokens=7, cost=0.5)
     with unwritable(await story.store()):
-        await ask(story, "one", "one-a", usage=usage)
+        await story.ask("one", "one-a", usage=usage)
         assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).usage.output_tokens == 0
     await story.memory.settled()
     await story.memory.settled()
@@ -199,9 +188,9 @@ async def test_a_wrong_message_does_not_take_others_with_it(tell: Open) -> None:
 async def test_search_answers_while_nothing_can_be_written(tell: Open) -> None:
     """From what is indexed; the answer says that there is more."""
     story = tell()
-    await ask(story, "The key is under the mat.")
+    await story.ask("The key is under the mat.")
     assert (await story.memory.resource(RESOURCE).search("key")).total == 1
-    await ask(story, "The other key is in the shed.")
+    await story.ask("The other key is in the shed.")
     with unwritable(await story.store()):
         answer = await story.memory.resource(RESOURCE).search("key")
     assert (answer.total, answer.behind) == (1, 1)
@@ -236,7 +225,7 @@ async def test_closing_saves_what_is_left(tell: Open, clock: FakeClock, address:
     story = tell()
     await story.chat(1)
     with unwritable(await story.store()):
-        await ask(story, "one", "one-a")
+        await story.ask("one", "one-a")
         await story.memory.settled()
     await story.memory.aclose()
     again = tell()
@@ -249,7 +238,7 @@ async def test_closing_tells_what_is_lost(tell: Open, file: str, *, is_locked: b
     story = tell(config=HURRIED, address=file) if is_locked else tell(config=HURRIED)
     await story.chat(1)
     with locked(file) if is_locked else unwritable(await story.store()):
-        await ask(story, "one", "one-a")
+        await story.ask("one", "one-a")
         with pytest.raises(NotSaved, match="2 messages could not be saved") as lost:
             await story.memory.aclose()
     assert lost.value.counts == {(RESOURCE, THREAD): 2}
@@ -265,7 +254,7 @@ async def test_closing_that_is_cancelled_saves_what_can_be_saved_at_once(tell: O
     story.said.append("word " * 900)
     assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).running
     with unwritable(await story.store()):
-        await ask(story, "one", "one-a")
+        await story.ask("one", "one-a")
     store = await story.store()
     closing = asyncio.create_task(story.memory.aclose())
 
@@ -290,7 +279,7 @@ async def test_closing_that_is_cancelled_is_finished_by_the_next(tell: Open) -> 
     await story.chat(1)
     store = await story.store()
     with unwritable(store):
-        await ask(story, "one")
+        await story.ask("one")
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(story.memory.aclose(), 0.1)
     with pytest.raises(StoreClosed):
@@ -308,7 +297,7 @@ async def test_the_error_of_a_block_comes_first(tell: Open) -> None:
     async def fall() -> None:
         async with story.memory:
             outage.__enter__()
-            await ask(story, "one")
+            await story.ask("one")
             raise KeyError("fallen")
 
     with pytest.raises(KeyError, match="fallen"):
@@ -365,9 +354,9 @@ async def test_a_file_that_is_removed_or_replaced_while_it_is_open(tell: Open, t
     story = tell(address=str(path))
     await story.chat(1)
     path.rename(aside)
-    assert await ask(story, "one", "one-a") == story.said[:-1]
+    assert [m.text for m in (await story.ask("one", "one-a")).messages] == story.said[:-1]
     path.touch()
-    await ask(story, "two", "two-a")
+    await story.ask("two", "two-a")
     assert all("removed or replaced" in event.error for event in story.told(Degraded))
     status = await story.memory.thread(THREAD, resource=RESOURCE).status()
     assert (status.health, status.unsaved) == ("failing", 4)

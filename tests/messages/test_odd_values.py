@@ -79,30 +79,18 @@ engine_name = engines("sqlite", "postgres")
 tell = stories(Talk, may_lose=True)
 
 
-def odd_message(name: str) -> NewMessage:
-    """Return a message with one field that is not what it should be."""
-    fields: dict[str, Any] = {"role": "user", "parts": (TextPart(text="odd"),), **ODD_MESSAGES[name]}
-    return NewMessage(**fields)
-
-
-def odd_usage(name: str) -> Usage:
-    """Return a usage with one field that is not what it should be."""
-    fields: dict[str, Any] = {"model": "m", "input_tokens": 5, **ODD_USAGE[name]}
-    return Usage(**fields)
-
-
 @pytest.mark.parametrize("name", ODD_USAGE)
 async def test_odd_usage_is_refused_by_the_call_that_brings_it(tell: Open, name: str) -> None:
     """Whether the database can be written or not; nothing of the call is kept, and the thread goes on."""
-    story = tell()
+    story, odd = tell(), Usage(**dict[str, Any](model="m", input_tokens=5) | ODD_USAGE[name])
     async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage("one"))
         with pytest.raises(InputError):
-            await turn.record(AssistantMessage("refused"), usage=odd_usage(name))
+            await turn.record(AssistantMessage("refused"), usage=odd)
         with unwritable(await story.store()):
             await turn.record(AssistantMessage("two"))
             with pytest.raises(InputError):
-                await turn.record(AssistantMessage("refused"), usage=odd_usage(name))
+                await turn.record(AssistantMessage("refused"), usage=odd)
     story.said += ["one", "two"]
     assert await story.stored() == story.said
     assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).unsaved == 0
@@ -111,16 +99,16 @@ async def test_odd_usage_is_refused_by_the_call_that_brings_it(tell: Open, name:
 @pytest.mark.parametrize("name", ODD_MESSAGES)
 async def test_an_odd_message_is_refused_by_the_call_that_brings_it(tell: Open, name: str) -> None:
     """The same for messages, in both calls of a turn."""
-    story = tell()
+    story, odd = tell(), NewMessage(**dict[str, Any](role="user", parts=()) | ODD_MESSAGES[name])
     async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         with pytest.raises(InputError):
-            await turn.prepare(odd_message(name))
+            await turn.prepare(odd)
         with unwritable(await story.store()):
             await turn.prepare(UserMessage("one"))
             with pytest.raises(InputError):
-                await turn.record(odd_message(name))
+                await turn.record(odd)
             with pytest.raises(InputError):
-                await turn.prepare(odd_message(name))
+                await turn.prepare(odd)
     assert await story.stored() == ["one"]
     assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).unsaved == 0
 

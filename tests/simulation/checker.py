@@ -356,7 +356,7 @@ class Checker:
             "  (SELECT COUNT(*) FROM observation_sources s WHERE s.observation_pk = o.pk AND g.kind = 'observer' "
             "   AND (s.thread_pk <> g.thread_pk OR s.first_seq < g.first_seq OR s.last_seq > g.last_seq)) "
             "FROM observations o JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk "
-            "WHERE o.pk > ? AND g.state <> 'void' ORDER BY o.pk",
+            "WHERE o.pk > ? AND g.state <> 'void' AND o.state <> 'deleted' ORDER BY o.pk",
             self._known.observations,
         ):
             del thread

@@ -44,7 +44,7 @@ CRASH_POINTS: Final = (
     "runs.note_stall",
     "runs.abandon",
     "withdrawals.withdraw",
-    "threads.delete",
+    "forgetting.thread",
 )
 
 

@@ -404,8 +404,8 @@ class World:
         query = "SELECT pk FROM threads WHERE resource = ? AND id = ?"
         before = self.checker.rows(query, thread.resource, thread.name)
         try:
-            store = (await process.memory.open()).store
-            await store.threads.delete(thread.resource, thread.name)
+            parts = await process.memory.open()
+            await parts.store.forgetting.thread(thread.resource, thread.name, render=parts.core.rerender)
         except (MemologError, Crash) as error:
             self.note(f"{process.name} could not delete {thread.resource}/{thread.name}: {error!r}")
         finally:

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memolog.db.migrations import refuse_foreign_file
+from memolog.db.migrations import pending_in_file
 from memolog.db.sqlite import SqliteEngine, file_is_gone, is_memory, mapped_errors
 from memolog.db.sqlite_files import connect, copy_whole, free_name, make_empty, mode_of
 from memolog.errors import InputError, NotADatabase, StoreCorrupt
@@ -117,7 +117,7 @@ def _check(backup: Path) -> None:
     if not backup.is_file():
         raise InputError(f"The backup {backup} does not exist.", then="Check the path.")
     with mapped_errors(str(backup)), connect(backup, "ro") as connection:
-        refuse_foreign_file(str(backup), connection)
+        pending_in_file(str(backup), connection)
         if not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall():
             raise NotADatabase(f"{backup} is empty.", then="Choose another file.")
         problems = connection.execute("PRAGMA quick_check(1)").fetchall()

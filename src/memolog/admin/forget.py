@@ -25,7 +25,7 @@ from memolog.db.sqlite_files import clean_file, copies_of
 from memolog.errors import InputError, NotFound
 from memolog.log.runs import deleting_extracts
 from memolog.log.withdrawals import Loss, Render, ranges, rederiving, taking_logs
-from memolog.messages.tombstones import burying_messages, burying_resource, burying_thread
+from memolog.messages.tombstones import burying_all, burying_messages
 from memolog.search.index import clearing_index, reading_scope, resetting_index, taking_index
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ class Forgetting(ChangeCalls):
     ) -> Script[Forgotten]:
         yield from taking_logs(thread_pk)
         gone = yield from _counting_thread(resource, thread, thread_pk)
-        yield from burying_thread(
+        yield from burying_all(
             resource, thread, self._new_id, (yield from self._burying(resource, thread, 0, LAST, at))
         )
         prompts = yield q.delete_prompts(thread_pk=thread_pk, first_seq=0)
@@ -273,7 +273,7 @@ class Forgetting(ChangeCalls):
             if rows:
                 gone += yield from _counting_thread(resource, name, rows[0].pk)
                 until = yield from self._burying(resource, name, 0, LAST, at)
-                yield from burying_thread(resource, name, self._new_id, until)
+                yield from burying_all(resource, name, self._new_id, until)
         lines: list[str] = []
         for log in (yield q.logs_of_resource(resource=resource)):
             lines += [line.id for line in (yield q.lines_of_log(log_pk=log.pk))]
@@ -281,7 +281,7 @@ class Forgetting(ChangeCalls):
         has_rows = counts.pop("others") or counts["tasks"] or counts["events"] or counts["working_memory"]
         if not (names or lines or has_rows or is_indexed):
             raise NotFound(f"Nothing is stored for resource {resource}.", then="Check its id.")
-        yield from burying_resource(resource, self._new_id, at)
+        yield from burying_all(resource, None, self._new_id, at)
         index = (yield from clearing_index(resource)).index - gone.index
         for delete in _DELETES:
             yield delete(resource=resource)

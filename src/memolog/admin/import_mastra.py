@@ -23,7 +23,7 @@ from memolog.core.thread import Hints
 from memolog.db.engine import Engine
 from memolog.db.postgres_address import PostgresOptions
 from memolog.db.queries import Step, load_queries
-from memolog.db.sqlite import SqliteEngine, SqliteOptions
+from memolog.db.sqlite import SqliteEngine
 from memolog.errors import InputError, MemologError, StoreCorrupt
 from memolog.log.render import render_group
 from memolog.log.runs import observation_values
@@ -88,7 +88,7 @@ async def _opened(address: str) -> AsyncGenerator[_Tables, None]:
         engine, step = PostgresEngine(address, PostgresOptions(schema="public")), q.tables_of_schema()
         await engine.start()
     else:
-        engine, step = SqliteEngine(address, SqliteOptions(read_only=True)), q.tables_of_file()
+        engine, step = SqliteEngine(address, read_only=True), q.tables_of_file()
         await engine.start(lambda _: None, lambda _: None)
     try:
         names = frozenset(await engine.fetch(step, lambda row: str(row.name)))

@@ -18,7 +18,7 @@ from memolog.admin.import_conversations import Progress, Tally, save_conversatio
 from memolog.admin.import_mastra import import_mastra
 from memolog.admin.transfer_store import Arrival, Table, Values, row_of
 from memolog.core.clock import from_micros, to_micros
-from memolog.core.message import Part, Role
+from memolog.core.message import NewMessage
 from memolog.core.reports import ImportReport, Skipped
 from memolog.db.postgres_address import safe_url
 from memolog.db.sqlite_files import clean_file
@@ -164,16 +164,6 @@ class _ResourceImport:
     """Times of the messages that were forgotten here, by thread and id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Line:
-    """A message of an export without its content. It is compared by id, since only one of two equal texts may be forgotten."""
-
-    id: str
-    role: Role
-    created_at: datetime
-    parts: tuple[Part, ...] = ()
-
-
 @dataclass(slots=True, kw_only=True)
 class _Batch:
     """Rows of one resource that are imported in one transaction."""
@@ -212,10 +202,12 @@ async def _look_for_forgotten(
     if state.arrival.is_fresh:
         return
     threads = [(values["id"], values["created_at"]) for table, values in rows if table.kind == "thread"]
-    messages: dict[str, list[_Line]] = {}
+    # Messages are compared by id and without their parts, because only one of two messages with the same text may be forgotten.
+    messages: dict[str, list[NewMessage]] = {}
     for table, values in rows:
         if table.kind == "message" and values["state"] != "forgotten":
-            line = _Line(id=values["id"], role=values["role"], created_at=from_micros(values["created_at"]))
+            at = from_micros(values["created_at"])
+            line = NewMessage(id=values["id"], role=values["role"], parts=(), created_at=at)
             messages.setdefault(values["thread"], []).append(line)
     if revive:
         for thread in {name for name, _ in threads} | messages.keys() if not dry_run else ():
@@ -226,7 +218,8 @@ async def _look_for_forgotten(
     for thread, lines in messages.items():
         if thread not in state.threads:
             places = await store.tombstones.find(resource, thread, lines)
-            state.messages |= {(thread, lines[place].id): lines[place].created_at for place in places}
+            found = (lines[place] for place in places)
+            state.messages |= {(thread, one.id): one.created_at for one in found if one.id and one.created_at}
 
 
 async def _finish(components: "Components", state: _ResourceImport, tally: Tally, *, is_whole: bool) -> None:

@@ -15,7 +15,7 @@ S = TypeVar("S")
 V = TypeVar("V")
 
 _EMPTY_FUNCTIONS: Final[list[Callable[[], object]]] = []
-# One sequence per thread: each holds all of its values.
+# The maximum number of cached sequences. All values of a cached sequence stay in RAM.
 _MOST_SEQUENCES = 16
 
 
@@ -45,10 +45,10 @@ class Cache(Generic[K, V]):
 
 
 def empty_caches() -> None:
-    """Drop every cached result of the process: forgotten text must not stay in memory."""
+    """Drop every cached result of the process, because forgotten text must not stay in RAM."""
     for empty in _EMPTY_FUNCTIONS:
         empty()
-    # The library caches compiled patterns, and those of searched phrases hold text.
+    # The module `re` caches compiled patterns, and a pattern may contain a searched phrase.
     re.purge()
 
 
@@ -64,9 +64,9 @@ def remembered(most: int) -> Callable[[Callable[[K], V]], Callable[[K], V]]:
 
 
 def grown(empty: S, add: Callable[[S, Sequence[K]], S]) -> Callable[[Sequence[K]], S]:
-    """Return a fold over append-only sequences that computes only what is new at the end since the last call.
+    """Return a function that folds a sequence with `add`, and computes only the values that were appended since the last call.
 
-    `add` gets the result for the earlier values, which it must not change, and the values after them.
+    `add` gets the result for the earlier values, which it must not change, and the appended values.
     """
     known: dict[int, tuple[tuple[K, ...], S]] = {}
     _EMPTY_FUNCTIONS.append(known.clear)

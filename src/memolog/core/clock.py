@@ -31,7 +31,7 @@ class SystemClock:
 
 
 def to_micros(moment: datetime) -> int:
-    """Return the microseconds since 1970; refuses a moment without a zone, since it names no moment."""
+    """Return the microseconds since 1970. Raise InputError for a time without a zone, because it can mean different moments."""
     if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(
             f"A time must be a datetime, got {type(moment).__name__}.",
@@ -40,13 +40,13 @@ def to_micros(moment: datetime) -> int:
     if moment.tzinfo is None:
         raise InputError(
             f"The time {moment.isoformat()} has no zone.",
-            why="Without one it names no moment, and dates in the log would be wrong.",
+            why="Without a zone it can mean different moments, and dates in the log would be wrong.",
             then="Pass an aware datetime, for example datetime.now(timezone.utc).",
         )
     micros = (moment - _EPOCH) // _MICROSECOND
     if not _FIRST <= micros <= _LAST:
         raise InputError(
-            f"The time {moment.isoformat()} cannot be kept.",
+            f"The time {moment.isoformat()} cannot be stored.",
             why="In UTC it lies before the year 1 or after the year 9999.",
             then="Pass a moment within these years.",
         )
@@ -59,7 +59,7 @@ def from_micros(micros: int) -> datetime:
 
 
 def system_chance(bits: int) -> int:
-    """Return that many random bits."""
+    """Return a random number with this many bits."""
     return int.from_bytes(os.urandom((bits + 7) // 8)) >> (-bits % 8)
 
 
@@ -89,7 +89,7 @@ class IdMaker:
     """Makes ids that sort in the order in which they were made, even when the clock stands still or jumps back."""
 
     def __init__(self, now: Callable[[], datetime], chance: Callable[[int], int]) -> None:
-        """Take the clock, and a function that returns that many random bits."""
+        """Set the clock. `chance` returns a random number with the requested number of bits."""
         self._now, self._chance = now, chance
         self._last = (-1, 0)
         # Two event loops may share one maker.

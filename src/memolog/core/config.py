@@ -345,7 +345,7 @@ class Config(SettingGroup):
 
     @property
     def named(self) -> frozenset[str]:
-        """The settings that were given, by dotted name, in code, a file or the environment; the others are defaults."""
+        """The dotted names of the settings that were given in code, in a file or in the environment. The others are defaults."""
         inner = (f"{section}.{name}" for section in SECTIONS for name in getattr(self, section).given)
         return frozenset((*(name for name in self.given if name not in SECTIONS), *inner))
 
@@ -362,7 +362,7 @@ class Config(SettingGroup):
 
     @property
     def buffer_step(self) -> int | None:
-        """B: by how many tokens the tail grows between two buffered groups; None when off."""
+        """B: the tokens by which the tail grows between two buffered groups. None means that nothing is buffered."""
         step = self.observation.buffer_tokens
         if step is False:
             return None
@@ -370,13 +370,13 @@ class Config(SettingGroup):
 
     @property
     def floor(self) -> int:
-        """F: how many raw tokens an activation leaves in the tail."""
+        """F: the tokens of raw messages that an activation leaves in the tail."""
         activation = self.observation.buffer_activation
         return int(activation) if activation >= LEAST_KEPT else self.threshold - round(self.threshold * activation)
 
     @property
     def repeated_tokens(self) -> int:
-        """How much of a request is shown again once the log covers it: all of it, unless it is larger than a whole tail."""
+        """The maximum tokens of the last request that a context shows again after the log covers that request."""
         return max(self.threshold, LEAST_REPEATED)
 
     @property
@@ -397,21 +397,21 @@ class Config(SettingGroup):
 
     @property
     def keep_recent_at_most(self) -> int:
-        """How many tokens of the youngest observations a reflection leaves alone at most."""
+        """The maximum tokens of the newest observations that are never reflected."""
         return self.reflect_at // 2
 
     def threshold_for(self, log_tokens: int) -> int:
-        """Return T beside a log of this size: larger while the log is short, if they share."""
+        """Return T for a log of this size. With `share_token_budget`, T is larger while the log is short."""
         if not self.share_token_budget:
             return self.threshold
         return shared_threshold(self.threshold, self.reflect_at, log_tokens)
 
     def block_at_for(self, log_tokens: int) -> int:
-        """Return above which tail a turn may wait, beside a log of this size."""
+        """Return the size of the tail above which a turn may wait, for a log of this size."""
         return block_at(self.observation.block_after, self.threshold_for(log_tokens))
 
     def reflection_target_for(self, slice_tokens: int) -> int:
-        """Return how large the reflection of a slice of this size may be."""
+        """Return the maximum size of a reflection of observations with this many tokens."""
         return round(slice_tokens * self.reflection.target)
 
     @classmethod
@@ -480,7 +480,7 @@ class Config(SettingGroup):
 
     @classmethod
     def _layered(cls, base: Mapping[str, Any], named: Iterable[str], readings: list[Reading]) -> Self:
-        """Apply the readings to the base, later over earlier; raises ConfigError with every problem."""
+        """Apply the readings to the base values, one after the other. Raise one ConfigError with every problem."""
         values, where, given = dict(base), dict[str, str](), set(named)
         problems: list[str] = []
         for reading in readings:
@@ -491,10 +491,6 @@ class Config(SettingGroup):
             for name in reading.refused:
                 values.pop(name, None)
         refuse([*problems, *contradictions(values, where)])
-        return cls._made_of(values, given)
-
-    @classmethod
-    def _made_of(cls, values: Mapping[str, Any], given: Iterable[str]) -> Self:
         top = {name: value for name, value in values.items() if "." not in name}
         for section, made in SECTIONS.items():
             prefix = f"{section}."
@@ -506,7 +502,7 @@ class Config(SettingGroup):
 
 @cache
 def settings() -> tuple[Setting, ...]:
-    """Return every setting, for documentation, command line and tests."""
+    """Return all settings, sections first."""
     sections = (item for name, made in SECTIONS.items() for item in declared(made, f"{name}."))
     return (*sections, *declared(Config))
 
@@ -517,7 +513,7 @@ def _known() -> Mapping[str, Setting]:
 
 
 def _given_by(reading: Reading) -> set[str]:
-    """Return the settings that a source names; of one that names all, as `to_dict` does, those unlike their defaults."""
+    """Return the names of the settings in a source. If it has all, as `to_dict` does, skip those that have their defaults."""
     known = _known()
     if len(reading.values) < len(known):
         return set(reading.values)
@@ -556,22 +552,17 @@ class Contradiction:
     why: str
     then: str
 
-    def problem(self, values: SettingValues, where: Mapping[str, str]) -> str | None:
-        """Return the contradiction as a sentence, or None."""
-        try:
-            if self.broken(values):
-                first, second = (_named(name, values, where) for name in (self.first, self.second))
-                return f"{first} contradicts {second}: {self.why}. {self.then}."
-        except KeyError:
-            # A setting that was refused has no value.
-            pass
-        return None
-
 
 def contradictions(values: SettingValues, where: Mapping[str, str]) -> list[str]:
-    """Return every contradiction among the values; `where` names the source of each."""
-    found = (rule.problem(values, where) for rule in CONTRADICTIONS)
-    return [problem for problem in found if problem is not None]
+    """Return a sentence for each contradiction between values. `where` has the source of each value."""
+    problems: list[str] = []
+    for rule in CONTRADICTIONS:
+        # A setting that was refused has no value.
+        with suppress(KeyError):
+            if rule.broken(values):
+                first, second = (_named(name, values, where) for name in (rule.first, rule.second))
+                problems.append(f"{first} contradicts {second}: {rule.why}. {rule.then}.")
+    return problems
 
 
 def _named(name: str, values: SettingValues, where: Mapping[str, str]) -> str:
@@ -588,16 +579,12 @@ def _tail_limit(values: SettingValues) -> int:
     return threshold(values[_MESSAGE_TOKENS], values["mode"])
 
 
-def _log_limit(values: SettingValues) -> int:
-    return values[_OBSERVATION_TOKENS]
-
-
 def _blocks_at(values: SettingValues) -> int:
     return block_at(values[_BLOCK_AFTER], _tail_limit(values))
 
 
 def _shared_blocks_at(values: SettingValues) -> int:
-    limit = shared_threshold(_tail_limit(values), _log_limit(values), 0)
+    limit = shared_threshold(_tail_limit(values), values[_OBSERVATION_TOKENS], 0)
     return block_at(values[_BLOCK_AFTER], limit)
 
 
@@ -638,21 +625,21 @@ CONTRADICTIONS: Final = (
     Contradiction(
         first="reflection.buffer_activation",
         second=_OBSERVATION_TOKENS,
-        broken=lambda values: values["reflection.buffer_activation"] >= max(LEAST_KEPT, _log_limit(values)),
+        broken=lambda values: values["reflection.buffer_activation"] >= max(LEAST_KEPT, values[_OBSERVATION_TOKENS]),
         why="the reflection would begin when it should be finished",
         then="Lower reflection.buffer_activation, or use a share such as 0.5",
     ),
     Contradiction(
         first="reflection.block_after",
         second=_OBSERVATION_TOKENS,
-        broken=lambda values: LEAST_LIMIT <= values["reflection.block_after"] < _log_limit(values),
+        broken=lambda values: LEAST_LIMIT <= values["reflection.block_after"] < values[_OBSERVATION_TOKENS],
         why="a turn would wait before a reflection takes over",
         then="Raise reflection.block_after, or use a factor such as 1.2",
     ),
     Contradiction(
         first="observation.previous_tokens",
         second=_OBSERVATION_TOKENS,
-        broken=lambda values: values["observation.previous_tokens"] > _log_limit(values),
+        broken=lambda values: values["observation.previous_tokens"] > values[_OBSERVATION_TOKENS],
         why="the log never grows as long as what the observer would be shown of it",
         then="Lower observation.previous_tokens, or raise reflection.observation_tokens",
     ),

@@ -8,33 +8,32 @@ from dataclasses import dataclass, field, fields
 from os import PathLike, fspath
 from typing import Final, TypeAlias, cast
 
-from memolog.core.settings import PREFIX, Setting, SettingGroup, nearest
+from memolog.core.settings import PREFIX, Setting, SettingGroup, SettingKind, nearest
 
 KnownSettings: TypeAlias = Mapping[str, Setting]
 Path: TypeAlias = str | PathLike[str]
 
-RESERVED_VARIABLES: Final[dict[str, str]] = {
-    "MEMOLOG_CONFIG": "The TOML file that the command line reads.",
-    "MEMOLOG_DB": "The database that the command line opens.",
-    "MEMOLOG_HOME": "Where hooks keep what belongs to no project.",
-    "MEMOLOG_HOOKS": "`off`: hooks of coding agents keep nothing.",
-    "MEMOLOG_LONG": "Runs the long tests with their full counts.",
-    "MEMOLOG_MCP_TOKEN": "The bearer token that clients of the MCP server over HTTP must send.",
-    "MEMOLOG_PROXY_TOKEN": "What clients of the proxy must show.",
-    "MEMOLOG_RESOURCE": "Whose memory the command line means.",
-    "MEMOLOG_SESSION": "For whom the command line claims tasks.",
-    "MEMOLOG_THREAD": "Which conversation the command line means.",
-}
-"""Variables with our prefix that are not settings, and their meanings."""
+RESERVED_VARIABLES: Final = frozenset(
+    f"{PREFIX}{name}"
+    for name in (
+        *("CONFIG", "DB", "RESOURCE", "THREAD", "SESSION"),
+        *("HOME", "HOOKS", "MCP_TOKEN", "PROXY_TOKEN", "LONG"),
+    )
+)
+"""Environment variables that begin with MEMOLOG_ but are not settings.
+
+The first line is for the command line. HOME is a folder for files of hooks that belong to no project, and LONG is for tests.
+"""
 
 _TABLE: Final = "memolog"
 
+# A value that no kind of setting allows.
 _REFUSED: Final = object()
 
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """The settings of one source: values by dotted name, the source of each, and what was refused."""
+    """The settings of one source: values by dotted name, the source of each value, refused names, and a text for each problem."""
 
     values: dict[str, object] = field(default_factory=dict[str, object])
     where: dict[str, str] = field(default_factory=dict[str, str])
@@ -43,13 +42,13 @@ class Reading:
 
 
 def read_mapping(given: object, known: KnownSettings, where: str = "") -> Reading:
-    """Read nested or dotted names with values of their own type."""
+    """Read settings with nested or dotted names. The values have their Python types, unlike those of variables."""
     if not isinstance(given, Mapping):
         kind = type(given).__name__
         return Reading(problems=[f"Settings{where} must be a mapping of names to values, not {kind}."])
     named = _flat(cast("Mapping[object, object]", given), _sections(known))
     entries = ((name, known.get(name), value, where) for name, value in named)
-    return _collected(entries, known, _taken)
+    return _collected(entries, known, lambda kind, value: kind.take(value))
 
 
 def read_toml(path: Path, known: KnownSettings) -> Reading:
@@ -67,7 +66,7 @@ def read_toml(path: Path, known: KnownSettings) -> Reading:
         return read_mapping(content, known, where)
     reading = read_mapping(content[_TABLE], known, where)
     reading.problems += [
-        f"[{section}]{where} stands beside [{_TABLE}] and would be ignored. Write [{_TABLE}.{section}]."
+        f"[{section}]{where} is outside of [{_TABLE}] and would be ignored. Write [{_TABLE}.{section}]."
         for section in _sections(known)
         if section in content
     ]
@@ -89,20 +88,25 @@ def read_environment(given: Mapping[str, str], known: KnownSettings) -> Reading:
 def _collected(
     entries: Iterable[tuple[str, Setting | None, object, str]],
     known: Iterable[str],
-    convert: Callable[[Setting, object], object],
+    convert: Callable[[SettingKind, object], object],
 ) -> Reading:
-    """Return the reading of some entries: name, setting of that name (None if unknown), value, and source."""
+    """Check and convert some entries: the name, the setting of that name (None if unknown), the value and the source."""
     reading = Reading()
     for name, setting, value, where in entries:
         if setting is None:
             reading.problems.append(_unknown(name, where, known))
         elif setting.name in reading.values or setting.name in reading.refused:
             reading.problems.append(f"{name}{where} is given twice, nested and dotted. Keep one of them.")
-        elif (taken := convert(setting, value)) is not _REFUSED:
-            reading.values[setting.name], reading.where[setting.name] = taken, where
         else:
-            reading.refused.add(setting.name)
-            reading.problems.append(setting.problem(value, where))
+            try:
+                converted = convert(setting.kind, value)
+            except (ValueError, OverflowError):
+                converted = _REFUSED
+            if setting.kind.allows(converted):
+                reading.values[setting.name], reading.where[setting.name] = converted, where
+            else:
+                reading.refused.add(setting.name)
+                reading.problems.append(setting.problem(value, where))
     return reading
 
 
@@ -111,10 +115,10 @@ def _sections(known: Iterable[str]) -> list[str]:
 
 
 def _flat(given: Mapping[object, object], sections: Collection[str]) -> Iterator[tuple[str, object]]:
-    """Yield the settings of a mapping by dotted names; a section object gives all its settings."""
+    """Yield each setting of a mapping with its dotted name. A section object yields all of its settings."""
     for key, value in given.items():
         name = str(key)
-        table = _table(value)
+        table = cast("Mapping[object, object]", value) if isinstance(value, Mapping) else None
         if "." not in name and table:
             for inner, item in table.items():
                 yield f"{name}.{inner}", item
@@ -126,29 +130,13 @@ def _flat(given: Mapping[object, object], sections: Collection[str]) -> Iterator
             yield name, value
 
 
-def _table(value: object) -> Mapping[object, object] | None:
-    return cast("Mapping[object, object]", value) if isinstance(value, Mapping) else None
-
-
 def _unknown(name: str, where: str, known: Iterable[str]) -> str:
     if name in _sections(known):
         return f"{name}{where} is not a single setting but a table of settings."
     return f"{name[:200]}{where} is not a setting.{nearest(name, known)}"
 
 
-def _taken(setting: Setting, value: object) -> object:
-    return _allowed(setting, lambda: setting.kind.take(value))
-
-
-def _parsed(setting: Setting, text: object) -> object:
+def _parsed(kind: SettingKind, text: object) -> object:
     if not isinstance(text, str) or not text.strip():
         return _REFUSED
-    return _allowed(setting, lambda: setting.kind.read(text.strip()))
-
-
-def _allowed(setting: Setting, made: Callable[[], object]) -> object:
-    try:
-        value = made()
-    except (ValueError, OverflowError):
-        return _REFUSED
-    return value if setting.kind.allows(value) else _REFUSED
+    return kind.read(text.strip())

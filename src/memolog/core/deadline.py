@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Budget:
-    """The seconds that one step of a turn may wait for everything but a model, counted from its creation."""
+    """The time limit of one step of a turn. It starts when the object is created. Waits for a model do not count."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -22,14 +22,14 @@ class Budget:
 
     @property
     def left(self) -> float:
-        """Return how many seconds are left before the limit."""
+        """Return the remaining seconds before the limit."""
         return max(0.0, self._end - self._reserve - self._loop.time())
 
     @asynccontextmanager
     async def limit(self, *, reserve: float = 0.0) -> AsyncGenerator[None]:
-        """Cancel the block once the time is over, and raise StoreBusy. A write that is not committed by then is not done.
+        """Cancel the block when the time is over, and raise StoreBusy. A write that is not committed by then is rolled back.
 
-        `reserve` is the share of the whole time that is left for what follows.
+        `reserve` is the share of the whole time that is kept for later blocks of the same step.
         """
         self._reserve = reserve * self._seconds
         timeout = asyncio.timeout_at(self._end - self._reserve)
@@ -40,13 +40,17 @@ class Budget:
         except TimeoutError as error:
             if not timeout.expired():
                 raise
-            raise _too_slow(self._seconds) from error
+            raise StoreBusy(
+                f"The database did not answer within {self._seconds:g} s.",
+                why="It is locked by another process, or its server is slow.",
+                then="The turn continues, and unsaved messages are saved with the next call. `turn_timeout` sets the limit.",
+            ) from error
         finally:
             self._timeout = None
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        """Do not count the time inside: a model is waited for."""
+        """Do not count the time inside the block, which waits for a model."""
         started, timeout = self._loop.time(), self._timeout
         if timeout is not None and not timeout.expired():
             timeout.reschedule(None)
@@ -59,20 +63,12 @@ class Budget:
 
 
 async def in_time(call: Coroutine[object, object, T], seconds: float) -> T:
-    """Await a call of the store for at most so many seconds."""
+    """Await a call of the store. Raise StoreBusy after this many seconds."""
     async with Budget(seconds).limit():
         return await call
-    raise AssertionError("a limit lets nothing pass without its result or an error")
+    raise AssertionError("unreachable: the block returns or raises")
 
 
 async def offload(function: Callable[..., T], *arguments: object, when: bool) -> T:
-    """Call a function, in a worker thread `when` it takes long: other tasks of the loop go on meanwhile."""
+    """Call a function. With `when`, call it in a worker thread, so that other tasks of the event loop can run."""
     return await asyncio.to_thread(function, *arguments) if when else function(*arguments)
-
-
-def _too_slow(seconds: float) -> StoreBusy:
-    return StoreBusy(
-        f"The database did not answer within {seconds:g} s.",
-        why="It is locked by another process, or its server is slow.",
-        then="The turn goes on; what is not saved yet is saved with the next call. `turn_timeout` sets the limit.",
-    )

@@ -4,7 +4,7 @@ import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import ClassVar, Final, Literal, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
 
 from memolog.core.exact_json import JsonObject, JsonValue, dumps, loads, nothing, text_to_json
 from memolog.errors import InputError, NotJson
@@ -203,6 +203,7 @@ def ToolMessage(  # noqa: N802
 # ---------------------------------------------------------------- JSON
 
 _KINDS: Final[tuple[type[Part], ...]] = get_args(Part)
+_KIND_OF: Final = {field.default: kind for kind in _KINDS for field in fields(kind) if field.name == "type"}
 _DEFAULTS: Final = {kind: tuple((f.name, f.default) for f in fields(kind) if f.name != "type") for kind in _KINDS}
 
 
@@ -219,7 +220,7 @@ def parts_to_json(parts: tuple[Part, ...]) -> str:
 
 def parts_from_json(text: str) -> tuple[Part, ...]:
     """Return the parts of a JSON text that `parts_to_json` returned."""
-    return tuple(_part_from_json(data) for data in cast("list[dict[str, object]]", loads(text)))
+    return tuple(map(_part_from_json, loads(text)))
 
 
 def _part_to_json(part: Part) -> dict[str, object]:
@@ -237,43 +238,25 @@ def _field_to_json(name: str, value: object) -> object:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
-# Earlier releases did not check that these fields are texts.
+# Earlier releases did not check that these fields are texts. Other values in stored rows are converted to JSON text.
 _TEXTS: Final = ("name", "signature", "encrypted", "media_type", "url", "detail")
 
 
-def _with_texts(data: dict[str, object]) -> dict[str, object]:
-    """Return the fields, with the fields of `_TEXTS` converted to text, so that rows of earlier releases can be read."""
-    odd = {name: dumps(data[name]) for name in _TEXTS if not isinstance(data.get(name), str | None)}
-    return {**data, **odd} if odd else data
-
-
-def _file_from_json(data: dict[str, object]) -> FilePart:
-    data = _with_texts({**data, "media_type": data.get("media_type") or ""})
-    content = data.get("data")
-    if isinstance(content, str):
-        data = {**data, "data": base64.b64decode(content)}
-    return FilePart(**data)  # pyright: ignore[reportArgumentType]
-
-
-def _result_from_json(data: dict[str, object]) -> Part:
-    files = cast("list[dict[str, object]]", data.get("files", []))
-    return ToolResultPart(**{**_with_texts(data), "files": tuple(_file_from_json(file) for file in files)})  # pyright: ignore[reportArgumentType]
-
-
-_READERS: dict[str, Callable[[dict[str, object]], Part]] = {
-    "text": lambda data: TextPart(**data),  # pyright: ignore[reportArgumentType]
-    "reasoning": lambda data: ReasoningPart(**_with_texts(data)),  # pyright: ignore[reportArgumentType]
-    "tool_call": lambda data: ToolCallPart(**data),  # pyright: ignore[reportArgumentType]
-    "tool_result": _result_from_json,
-    "file": _file_from_json,
-    "unknown": lambda data: UnknownPart(**data),  # pyright: ignore[reportArgumentType]
-}
-
-
-def _part_from_json(data: dict[str, object]) -> Part:
-    read = _READERS.get(str(data.get("type")))
-    # A newer release may have stored a kind of part that this release does not have.
-    return read(data) if read else UnknownPart(data=data)
+def _part_from_json(data: dict[str, Any]) -> Part:
+    if data.get("type") == "text":
+        return TextPart(**data)
+    kind = _KIND_OF.get(str(data.get("type")))
+    if kind is None:
+        # A newer release may have stored a kind of part that this release does not have.
+        return UnknownPart(data=data)
+    changed: dict[str, Any] = {name: dumps(data[name]) for name in _TEXTS if not isinstance(data.get(name), str | None)}
+    if kind is FilePart:
+        changed["media_type"] = changed.get("media_type") or data.get("media_type") or ""
+        if isinstance(content := data.get("data"), str):
+            changed["data"] = base64.b64decode(content)
+    if kind is ToolResultPart:
+        changed["files"] = tuple(_part_from_json(file) for file in data.get("files", ()))
+    return kind(**{**data, **changed})
 
 
 # ---------------------------------------------------------------- rules

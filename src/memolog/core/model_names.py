@@ -1,14 +1,14 @@
 """Compare model names and look up context windows.
 
-Providers, gateways and responses spell one model in many ways (`openai-responses:gpt-5`, `gpt-5-2025-08-07`). Sizes and
-versions are kept apart: `gpt-5` and `gpt-5-mini` are two models.
+Providers, gateways and responses write the name of one model in many ways (`openai-responses:gpt-5`, `gpt-5-2025-08-07`). Other
+sizes and versions are other models, such as `gpt-5` and `gpt-5-mini`.
 """
 
 import re
 from functools import lru_cache
 from typing import Final
 
-# Providers, gateways and publishers that stand before a model's name, followed by ":" or "/".
+# Providers, gateways and publishers whose name may precede the name of a model, followed by ":" or "/".
 _HOST: Final = re.compile(
     r"(?:"
     r"ai21|alibaba|amazon|anthropic|aws|azure|azure-ai|azure-openai|azure_ai|azure_openai|bedrock|"
@@ -18,7 +18,7 @@ _HOST: Final = re.compile(
     r"meta-llama|meta_llama|microsoft|minimax|mistral|mistralai|moonshot|moonshotai|nebius|novita|nvidia|"
     r"nvidia_nim|ollama|ollama_chat|openai|openai-chat|openai-responses|openrouter|ovhcloud|perplexity|qwen|"
     r"replicate|sambanova|together|together_ai|togetherai|vercel|vertex_ai|vertexai|vllm|x-ai|xai|z-ai|zai"
-    # A tag belongs to the name before it: `mistral:7b` is a model, in `mistral:ministral-8b` the host is named.
+    # A tag is not a model name: `mistral:7b` is a model with a tag, but in `mistral:ministral-8b` the first word is a host.
     r")[:/](?!latest$|\d[\dx.]*b\b)(?=.)"
 )
 _PATH: Final = re.compile(r"\A.*\b(?:models|foundation-model|inference-profile)/(?=.)", re.DOTALL)
@@ -53,7 +53,7 @@ _K: Final = 1_000
 _WINDOWS: Final = tuple(
     (re.compile(rf"(?:{pattern})(?=[-:@]|$)"), tokens)
     for pattern, tokens in (
-        # The first that fits counts. Where input and output have limits of their own, the input's is meant.
+        # The first pattern that matches is used. If input and output have separate limits, this is the limit of the input.
         (r"gpt-5\.3-codex", 272 * _K),
         (r"gpt-5\.3|gpt-5(?:\.\d+)?-chat|chatgpt-4o|gpt-4o|gpt-4-turbo|gpt-4-preview|gpt-4-vision|gpt-audio", 128 * _K),
         (r"gpt-5\.4-(?:mini|nano)|gpt-5(?:\.[12])?", 272 * _K),
@@ -110,7 +110,7 @@ def canonical_model(name: str) -> str:
 
 
 def context_window(model: str) -> int | None:
-    """Return how many tokens of input a model takes, by any of its names; None if that is not known."""
+    """Return the maximum input tokens of a model, by any of its names. None means that the limit is unknown."""
     if model.strip().lower().endswith("[1m]"):
         return 1_000 * _K
     name = canonical_model(model).removeprefix("ft:")
@@ -124,7 +124,7 @@ def _shorter(name: str) -> str:
         return name[host.end() :]
     if bedrock := _BEDROCK.match(name):
         rest = name[bedrock.end() :]
-        # Bedrock leaves the family out where it is the publisher's name: `deepseek.r1-v1:0`.
+        # Bedrock omits the family of a model if it equals the name of the publisher, as in `deepseek.r1-v1:0`.
         return f"deepseek-{rest}" if bedrock[1] == "deepseek" and not rest.startswith("deepseek") else rest
     for suffix in _SUFFIXES:
         name = suffix.sub("", name)

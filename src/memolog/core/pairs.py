@@ -1,7 +1,7 @@
 """Match tool results to tool calls.
 
-A result belongs to the latest open call of its id in its own turn, and only if that turn has none, to the latest of the
-thread: overlapping turns may use the same ids, and some providers reuse them.
+A result belongs to the latest open call with its id in the same turn. If that turn has no such call, the result belongs to the
+latest one of the thread. Overlapping turns may use the same ids, and some providers reuse ids.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ PartPlace: TypeAlias = tuple[int, int]
 
 
 class Answered(NamedTuple):
-    """The call that a result answers, and whether it came in time."""
+    """The call that a result answers, and whether the result came in time."""
 
     call: PartPlace
     is_in_time: bool
@@ -39,7 +39,7 @@ class _Open:
 class OpenCalls:
     """The calls without a result, while the messages of a thread are read in order.
 
-    Takes linear time: each call is visited once when it is opened, followed by a user message, closed and answered.
+    Each call is visited a fixed number of times, so that reading a thread takes linear time.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class OpenCalls:
         self._unasked[place] = call
 
     def answer(self, call_id: str, turn: str | None) -> Answered | None:
-        """Return the call that a result answers, and close it; None if no call with this id is open."""
+        """Remove and return the call that a result answers. None means that no call with this id is open."""
         waiting = self._waiting.get(call_id)
         if not waiting:
             return None
@@ -81,8 +81,8 @@ class OpenCalls:
         return list(self._unasked)
 
     def ask(self, turn: str | None) -> None:
-        """Record a user message: later results in its turn, or outside of a turn, are too late."""
-        # A turn that runs beside this one may still answer its own calls.
+        """Record a user message. Later results of earlier calls, in the same turn or outside of a turn, are too late."""
+        # Another turn that runs at the same time may still answer its own calls.
         ended = [turn] if turn is not None else list(self._beside)
         for call in (call for one in ended for call in self._beside.pop(one, ())):
             call.is_closed = True
@@ -97,8 +97,8 @@ class OpenCalls:
 
 def is_question(message: Message) -> bool:
     """Return whether a live user message has more than tool results."""
-    said = any(not isinstance(part, ToolResultPart) for part in message.parts)
-    return message.role == "user" and message.state == "live" and said
+    has_content = any(not isinstance(part, ToolResultPart) for part in message.parts)
+    return message.role == "user" and message.state == "live" and has_content
 
 
 def part_at(messages: Sequence[Message], place: PartPlace) -> Part:

@@ -20,16 +20,16 @@ MODE_TOKENS: Final[dict[str, int]] = {
     "debugging": 40_000,
     "research": 60_000,
 }
-"""`observation.message_tokens` of each mode, where it is not set."""
+"""The value of `observation.message_tokens` in each mode, if it is not set."""
 
 LEAST_KEPT: Final = 1_000
-"""From this value on an activation is a number of tokens, not a share."""
+"""A `buffer_activation` of at least this value is a number of tokens. A smaller value is a share."""
 
 LEAST_LIMIT: Final = 100
-"""From this value on a limit is a number of tokens, not a factor."""
+"""A `block_after` of at least this value is a number of tokens. A smaller value is a factor."""
 
 LEAST_REPEATED: Final = 2_000
-"""A request of up to this size is repeated whole, even if the tail is smaller."""
+"""The minimum of `Config.repeated_tokens`, in tokens."""
 
 _WIDTH: Final = 80
 _READABLE: Final = 10**15
@@ -52,12 +52,12 @@ Value = TypeVar("Value")
 
 
 def threshold(message_tokens: int | None, mode: str) -> int:
-    """Return T: the given number of tokens, or that of the mode."""
+    """Return T: the given number of tokens, or the number of the mode."""
     return MODE_TOKENS[mode] if message_tokens is None else message_tokens
 
 
 def block_at(block_after: float, limit: int) -> int:
-    """Return the size above which a turn may wait; never below `limit`."""
+    """Return the size above which a turn may wait. It is at least `limit`."""
     absolute = block_after >= LEAST_LIMIT
     return max(limit, int(block_after) if absolute else round(limit * block_after))
 
@@ -68,7 +68,7 @@ def shared_threshold(limit: int, log_limit: int, log_tokens: int) -> int:
 
 
 def refuse(problems: Sequence[str]) -> None:
-    """Raise one ConfigError that names every problem; do nothing when there is none."""
+    """Raise one ConfigError with all problems. Do nothing if there is none."""
     if len(problems) == 1:
         raise ConfigError(problems[0])
     if problems:
@@ -112,14 +112,10 @@ class SettingKind:
     accepts: str
     allows: Callable[[object], bool]
     read: Callable[[str], object]
-    """Converts the text of an environment variable; raises ValueError."""
+    """Converts the text of an environment variable. Raises ValueError."""
     take: Callable[[object], object] = _as_is
-    """Converts a value of a file or mapping; raises ValueError."""
+    """Converts a value of a file or a mapping. Raises ValueError."""
     choices: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        """Return the name, as shown in the reference."""
-        return self.name
 
 
 def _is_whole(value: object) -> TypeGuard[int]:
@@ -146,10 +142,6 @@ def _read_seconds(text: str) -> object:
     unit = next((unit for unit in _UNITS if text.endswith(unit)), "")
     number = float(text.removesuffix(unit)) * _UNITS.get(unit, 1)
     return int(number) if isfinite(number) and number.is_integer() else number
-
-
-def _take_seconds(value: object) -> object:
-    return _read_seconds(value.strip()) if isinstance(value, str) else value
 
 
 def _read_flag(text: str) -> object:
@@ -182,7 +174,7 @@ def seconds(*, zero: bool = False) -> SettingKind:
         accepts=f'a number of seconds {start} (in files and variables also "30s", "5m", "24h")',
         allows=lambda value: _within(value, 0, _MOST_SECONDS) and (zero or value != 0),
         read=_read_seconds,
-        take=_take_seconds,
+        take=lambda value: _read_seconds(value.strip()) if isinstance(value, str) else value,
     )
 
 
@@ -211,12 +203,8 @@ def _is_share(value: object) -> bool:
     return isinstance(value, float) and 0 < value < 1
 
 
-def _is_step(value: object) -> bool:
-    return _is_share(value) or (_is_whole(value) and 1 <= value <= _MOST)
-
-
 def keep_share_or_tokens(base: str) -> SettingKind:
-    """Return the kind of an activation: a share of `base` up to all of it, or tokens from 1,000."""
+    """Return the kind of a value that is a share of `base`, up to 1, or a number of tokens from 1,000."""
     return SettingKind(
         name="share-or-tokens",
         accepts=f"a share of {base} above 0 and up to 1, or a whole number of tokens from 1,000",
@@ -228,7 +216,7 @@ def keep_share_or_tokens(base: str) -> SettingKind:
 
 
 def factor_or_tokens(base: str) -> SettingKind:
-    """Return the kind of a limit: `base` times a factor below 100, or tokens from 100."""
+    """Return the kind of a value that is a factor of `base`, below 100, or a number of tokens from 100."""
     return SettingKind(
         name="factor-or-tokens",
         accepts=f"a factor of {base} from 1 to below 100, or a whole number of tokens from 100",
@@ -242,7 +230,7 @@ def factor_or_tokens(base: str) -> SettingKind:
 def _also(
     kind: SettingKind, extra: object, words: frozenset[str], accepts: str, choices: tuple[str, ...] = ()
 ) -> SettingKind:
-    """Return the kind with one more value, written as any of these words in a variable."""
+    """Return the kind, extended by one value. In a variable, any of these words means this value."""
 
     def is_extra(value: object) -> bool:
         # False is not 0 here.
@@ -262,17 +250,17 @@ def _also(
 
 
 def optional(kind: SettingKind) -> SettingKind:
-    """Return the kind with None ("none" in a variable) among its values."""
+    """Return the kind, extended by None ("none" in a variable)."""
     return _also(kind, None, frozenset({"none"}), f"{kind.accepts}, or None")
 
 
 def or_false(kind: SettingKind) -> SettingKind:
-    """Return the kind with False for off among its values."""
+    """Return the kind, extended by False, which means off."""
     return _also(kind, False, _FALSE - {"0"}, f"{kind.accepts}, or False")
 
 
 def or_word(word: str, kind: SettingKind) -> SettingKind:
-    """Return the kind with one word among its values."""
+    """Return the kind, extended by one word."""
     return _also(kind, word, frozenset({word}), f'"{word}", {kind.accepts}', (word,))
 
 
@@ -326,14 +314,14 @@ FRACTION: Final = SettingKind(name="share", accepts="a share above 0 and below 1
 SHARE_OR_TOKENS: Final = SettingKind(
     name="share-or-tokens",
     accepts="a share above 0 and below 1, or a whole number of tokens from 1",
-    allows=_is_step,
+    allows=lambda value: _is_share(value) or (_is_whole(value) and 1 <= value <= _MOST),
     read=_read_number,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepRecent:
-    """The newest observations, by age or by number, that a reflection leaves alone: whichever keeps more."""
+    """The newest observations, which are never reflected: those of the last hours or the last ones, whichever are more."""
 
     hours: float = 24
     observations: int = 50
@@ -348,12 +336,12 @@ class KeepRecent:
         refuse(problems)
 
     def to_dict(self) -> dict[str, float]:
-        """Return both numbers by name, as in a file."""
+        """Return both numbers by name."""
         return {"hours": self.hours, "observations": self.observations}
 
 
 def _take_window(value: object) -> object:
-    """Return the window of a table; refuses a table with only one of the two numbers."""
+    """Return the KeepRecent of a table. Raise ValueError unless the table has exactly the two numbers."""
     if not isinstance(value, Mapping):
         return value
     parts = dict(cast("Mapping[str, Any]", value))
@@ -366,7 +354,7 @@ def _take_window(value: object) -> object:
 
 
 def _read_window(text: str) -> object:
-    """Return the window of a text such as "24h, 50"."""
+    """Return the KeepRecent of a text such as "24h, 50"."""
     hours, _, observations = text.partition(",")
     number = float(hours.strip().removesuffix("h"))
     whole = int(number) if isfinite(number) and number.is_integer() else number
@@ -401,21 +389,21 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingGroup:
-    """Settings that record which of them were named: stored settings do not replace a default that was named."""
+    """Settings, and the names of those that were given. A stored setting replaces only settings that were not given."""
 
     given: frozenset[str] = field(init=False, repr=False, compare=False)
     prefix: ClassVar[str] = ""
     """The prefix of the names of its settings, such as `observation.`"""
 
     def __new__(cls, **values: object) -> Self:
-        """Record the names before the values are checked."""
+        """Record which settings are given, before `__post_init__` checks their values."""
         return object.__new__(cls).with_given(_named(cls, values))
 
     def __post_init__(self) -> None:
         refuse([*wrong_values(self, self.prefix).values()])
 
     def with_given(self, names: Iterable[str]) -> Self:
-        """Set the names that were given; returns itself."""
+        """Set the names of the given settings, and return the object itself."""
         object.__setattr__(self, "given", frozenset(names))
         return self
 
@@ -424,7 +412,7 @@ def _named(made: type[Any], values: Mapping[str, object]) -> Iterable[str]:
     own = {item.name: item for item in fields(made) if item.init}
     if own.keys() != values.keys():
         return values
-    # `dataclasses.replace` names all of them: only those that differ from their defaults count.
+    # `dataclasses.replace` passes every setting, so count only those that differ from their defaults.
     return [name for name, item in own.items() if "kind" not in item.metadata or values[name] != item.default]
 
 

@@ -13,16 +13,16 @@ _OFFSET: Final = re.compile(r"(?:UTC|GMT)?\s*([+-])(\d{1,2})(?::?(\d{2}))?", re.
 
 @lru_cache(maxsize=256)
 def zone_of(name: str | None) -> tuple[tzinfo, str]:
-    """Return the zone of an IANA name or an offset such as "+02:00", and how it is called; UTC where it is unknown."""
+    """Return the zone of an IANA name or an offset such as "+02:00", and its name to show. For an unknown name, return UTC."""
     try:
         return _known_zone((name or "").strip())
-    except Exception:  # noqa: BLE001 - any text may stand here, and system files may be missing
+    except Exception:  # noqa: BLE001 - the name may be any text, and system files may be missing
         return UTC, "UTC"
 
 
 @lru_cache(maxsize=256)
 def is_zone(name: str) -> bool:
-    """Return whether this is a zone, as far as this machine has zone data."""
+    """Return whether a name is a time zone. Without zone data on this machine, every name counts as one."""
     try:
         _known_zone(name.strip())
     except Exception:  # noqa: BLE001 - as above
@@ -31,7 +31,7 @@ def is_zone(name: str) -> bool:
 
 
 def check_zone(name: str) -> None:
-    """Refuse an unknown zone."""
+    """Raise InputError for an unknown zone."""
     if not is_zone(name):
         raise InputError(
             f"Unknown time zone {name!r}.",

@@ -95,19 +95,20 @@ def refuse_foreign(where: str, tables: Sequence[str]) -> None:
         )
 
 
-def refuse_foreign_file(path: str, connection: sqlite3.Connection) -> None:
-    """Refuse the file of another application, and a file whose schema was changed, before anything is written to it.
+def pending_in_file(path: str, connection: sqlite3.Connection) -> tuple[int, tuple[Migration, ...]]:
+    """Return the version of the schema (0 for an empty file), and the migrations to apply. Nothing is written.
 
-    A foreign trigger or view could run when Memolog writes or reads. A changed table or a missing trigger may not enforce the
-    constraints of Memolog. Additional plain tables are accepted.
+    Raise an error for the file of another application, and for a file whose schema was changed. A foreign trigger or view could
+    run when Memolog writes or reads. A changed table or a missing trigger may not enforce the constraints of Memolog. Additional
+    plain tables are accepted.
     """
     schema = _schema_of(connection)
     refuse_foreign(path, [name for kind, name in schema if kind == "table"])
     if not schema:
-        return
+        return 0, migrations("sqlite")
     applied = connection.execute(READ_RECORD).fetchall()
-    missing = {migration.version for migration in pending("sqlite", applied)}
-    ours = _schema_after(tuple(one for one in migrations("sqlite") if one.version not in missing))
+    todo = pending("sqlite", applied)
+    ours = _schema_after(tuple(migration for migration in migrations("sqlite") if migration not in todo))
     wrong = sorted(_differences(schema, ours))
     if wrong:
         more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
@@ -116,6 +117,7 @@ def refuse_foreign_file(path: str, connection: sqlite3.Connection) -> None:
             why="A foreign trigger or view could run with every write, and a changed schema may not protect the data.",
             then="If you made this change, undo it. Otherwise use a backup, or a file from a source that you trust.",
         )
+    return max((version for version, _ in applied), default=0), todo
 
 
 def _schema_of(connection: sqlite3.Connection) -> _Schema:
@@ -162,7 +164,7 @@ def _is_plain(sql: str) -> bool:
 def migrate_sqlite(path: str, connection: sqlite3.Connection, *, now: int, read_only: bool = False) -> None:
     """Apply the pending migrations in one transaction. If several processes start at the same time, only one applies them."""
     with mapped_errors(path):
-        if not _pending(path, connection)[1]:
+        if not pending_in_file(path, connection)[1]:
             return
         if read_only:
             raise StoreReadOnly(
@@ -172,31 +174,20 @@ def migrate_sqlite(path: str, connection: sqlite3.Connection, *, now: int, read_
         # A second process waits here for the lock, so read again which migrations are pending.
         connection.execute("BEGIN IMMEDIATE")
         try:
-            version, todo = _pending(path, connection)
+            version, todo = pending_in_file(path, connection)
             if todo and version and not is_memory(path):
                 copy_before_migration(path, version)
             connection.execute(CREATE_RECORD)
             for migration in todo:
-                _apply(connection, migration, now)
+                for statement in _statements(migration.text):
+                    connection.execute(statement)
+                values = (migration.version, migration.name, migration.checksum, now)
+                connection.execute(f"{RECORD} VALUES (?, ?, ?, ?)", values)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-
-
-def _pending(path: str, connection: sqlite3.Connection) -> tuple[int, tuple[Migration, ...]]:
-    """Return the version of the schema (0 for an empty database), and the migrations to apply."""
-    refuse_foreign_file(path, connection)
-    applied = connection.execute(READ_RECORD).fetchall() if _schema_of(connection) else []
-    return max((version for version, _ in applied), default=0), pending("sqlite", applied)
-
-
-def _apply(connection: sqlite3.Connection, migration: Migration, now: int) -> None:
-    for statement in _statements(migration.text):
-        connection.execute(statement)
-    values = (migration.version, migration.name, migration.checksum, now)
-    connection.execute(f"{RECORD} VALUES (?, ?, ?, ?)", values)
 
 
 def _statements(text: str) -> Iterator[str]:

@@ -101,7 +101,14 @@ class PostgresEngine(Engine):
         try:
             if not self._pooler and self.options.pooler is None:
                 self._pooler = await self._detect_pooler()
-            return await self._create_pool()
+            return await cast("Any", asyncpg).create_pool(
+                self._url,
+                min_size=1,
+                max_size=self.options.pool_size,
+                # No session state is changed, so there is nothing to reset.
+                reset=_no_reset,
+                **self._login(),
+            )
         except MemologError:
             raise
         except Exception as error:
@@ -122,16 +129,6 @@ class PostgresEngine(Engine):
             return True
         finally:
             connection.terminate()
-
-    async def _create_pool(self) -> Any:
-        return await cast("Any", asyncpg).create_pool(
-            self._url,
-            min_size=1,
-            max_size=self.options.pool_size,
-            # No session state is changed, so there is nothing to reset.
-            reset=_no_reset,
-            **self._login(),
-        )
 
     def _login(self) -> dict[str, Any]:
         settings = {} if self._pooler else dict(self._settings())

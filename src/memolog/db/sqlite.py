@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
@@ -35,7 +34,7 @@ _RETRY_SECONDS = 0.01
 
 T = TypeVar("T")
 R = TypeVar("R")
-SchemaStep: TypeAlias = Callable[[sqlite3.Connection], None]
+SchemaStep: TypeAlias = Callable[[sqlite3.Connection], object]
 
 # After this time in SQLite calls the engine lets other tasks of the event loop run.
 _BREATH_SECONDS = 0.002
@@ -52,17 +51,6 @@ _CACHE_KIB = 16 * 1024
 _MMAP_BYTES = 1 << 30
 _HEADER_BYTES = 100
 _ROWS_AT_ONCE = 256
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SqliteOptions:
-    """Options of a SQLite database."""
-
-    durability: Literal["normal", "full"] = "normal"
-    """With `normal` a commit survives a crash of the process. With `full` it waits for the disk and survives a power failure."""
-    busy_timeout: float = 10.0
-    """How many seconds a write waits for the lock of another process."""
-    read_only: bool = False
 
 
 class _Waiting(Exception):
@@ -85,9 +73,20 @@ def is_memory(path: str) -> bool:
 class SqliteEngine(Engine):
     """Runs scripts on one SQLite database. Safe for several event loops, threads and processes."""
 
-    def __init__(self, path: str, options: SqliteOptions | None = None) -> None:
-        """Set the path and the options. `start` opens the file."""
-        self.path, self.options = path, options or SqliteOptions()
+    def __init__(
+        self,
+        path: str,
+        *,
+        durability: Literal["normal", "full"] = "normal",
+        busy_timeout: float = 10.0,
+        read_only: bool = False,
+    ) -> None:
+        """Set the path and the options. `start` opens the file.
+
+        With `normal` durability a commit survives a crash of the process. With `full` durability it waits for the disk and also
+        survives a power failure. A write waits at most `busy_timeout` seconds for the lock of another process.
+        """
+        self.path, self._durability, self._busy_timeout, self._read_only = path, durability, busy_timeout, read_only
         self._memory = is_memory(path)
         self.file = None if self._memory else path
         # The process may change its working directory.
@@ -98,7 +97,7 @@ class SqliteEngine(Engine):
         self._read_gate = self._gate if self._memory else threading.Lock()
         self._writer: sqlite3.Connection
         self._reader: sqlite3.Connection
-        self._inline = self._memory or self.options.durability == "normal"
+        self._inline = self._memory or self._durability == "normal"
         self._waiting = ThreadPoolExecutor(1, thread_name_prefix="memolog-sqlite-write")
         self._reading = ThreadPoolExecutor(_READER_THREADS, thread_name_prefix="memolog-sqlite-read")
         self._connections: list[sqlite3.Connection] = []
@@ -118,7 +117,7 @@ class SqliteEngine(Engine):
     def _open(self, check: SchemaStep, change: SchemaStep) -> None:
         if not self._memory and Path(self.path).is_file():
             self._inspect(check)
-        self._writer = self._connect(read_only=self.options.read_only)
+        self._writer = self._connect(read_only=self._read_only)
         change(self._writer)
         self._identity = None if self._memory else self._file_identity()
         self._reader = self._writer if self._memory else self._connect(read_only=True)
@@ -153,7 +152,7 @@ class SqliteEngine(Engine):
                     isolation_level=None,
                     check_same_thread=False,
                     cached_statements=256,
-                    timeout=self.options.busy_timeout,
+                    timeout=self._busy_timeout,
                 )
             except ValueError as error:
                 raise cannot_open(self.path, str(error)) from error
@@ -169,7 +168,7 @@ class SqliteEngine(Engine):
 
     def _sealed(self) -> bool:
         """Return whether the folder is read-only and has no journal. SQLite then cannot create the files that a reader needs."""
-        if not self.options.read_only or Path(f"{self.path}-wal").exists():
+        if not self._read_only or Path(f"{self.path}-wal").exists():
             return False
         folder = Path(self.path).absolute().parent
         return not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
@@ -182,10 +181,10 @@ class SqliteEngine(Engine):
             return
         if not read_only:
             # The triggers of Memolog write to the full-text index, which many releases of SQLite forbid for untrusted schemas.
-            # `refuse_foreign_file` has checked the schema before.
+            # `pending_in_file` has checked the schema before.
             connection.execute("PRAGMA trusted_schema = ON")
-            keep_journal(connection, timeout=self.options.busy_timeout)
-            synchronous = "FULL" if self.options.durability == "full" else "NORMAL"
+            keep_journal(connection, timeout=self._busy_timeout)
+            synchronous = "FULL" if self._durability == "full" else "NORMAL"
             connection.execute(f"PRAGMA synchronous = {synchronous}")
             # Checkpoints wait for the disk, so `_checkpoint` makes them on a worker thread.
             connection.execute("PRAGMA wal_autocheckpoint = 0")
@@ -195,7 +194,8 @@ class SqliteEngine(Engine):
 
     async def read(self, work: Work[T], *, brief: bool = True) -> T:
         """Run a script on one consistent snapshot."""
-        self._check_open()
+        if self._closed:
+            raise StoreClosed
         if brief and self._read_gate.acquire(blocking=False):
             started = time.perf_counter()
             try:
@@ -211,7 +211,8 @@ class SqliteEngine(Engine):
 
     async def write(self, work: Work[T], *, name: str, brief: bool = True) -> T:
         """Run a script in one transaction and commit it."""
-        self._check_open()
+        if self._closed:
+            raise StoreClosed
         if brief and self._inline and self._gate.acquire(blocking=False):
             started = time.perf_counter()
             try:
@@ -300,7 +301,7 @@ class SqliteEngine(Engine):
         return result
 
     def _begin(self, connection: sqlite3.Connection, decided: "threading.Lock | None") -> None:
-        timeout = 0.0 if decided is None else self.options.busy_timeout
+        timeout = 0.0 if decided is None else self._busy_timeout
         if (waits := timeout > 0) is not self._waits:
             connection.execute(f"PRAGMA busy_timeout = {int(1000 * min(timeout, _LOOK_SECONDS))}")
             self._waits = waits
@@ -355,10 +356,6 @@ class SqliteEngine(Engine):
             connection.execute(f"PRAGMA wal_checkpoint({mode})")
 
     # ------------------------------------------------------------ the end
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreClosed
 
     async def close(self) -> None:
         """Wait for running calls and close every connection."""

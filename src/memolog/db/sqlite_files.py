@@ -107,19 +107,14 @@ def copy_whole(path: str, target: Path, *, overwrite: bool = False) -> None:
         copy.execute("PRAGMA journal_mode = DELETE")
 
 
-def copies_of(path: str) -> list[Path]:
+def copies_of(path: str, *, only_partial: bool = False) -> list[Path]:
     """Return the copies of a database that migrations, repairs and restores made, including partial copies."""
-    return [found for found, _ in _copies(path)]
-
-
-def _copies(path: str) -> list[tuple[Path, bool]]:
-    """Return the path of each copy of a database, and whether the copy is partial."""
     # Copies are in the folder of the file itself, not in the folder of a symbolic link to it.
-    file, copies = Path(path).resolve(), list[tuple[Path, bool]]()
+    file, copies = Path(path).resolve(), list[Path]()
     for found in sorted(file.parent.iterdir()):
         match = _COPY.fullmatch(found.name[len(file.name) :]) if found.name.startswith(file.name) else None
-        if match and found.is_file() and not found.is_symlink():
-            copies.append((found, bool(match["half"])))
+        if match and (match["half"] or not only_partial) and found.is_file() and not found.is_symlink():
+            copies.append(found)
     return copies
 
 
@@ -130,9 +125,9 @@ def snapshot_path(path: str, version: int) -> Path:
 
 def copy_before_migration(path: str, version: int) -> None:
     """Copy a database before a migration, and replace the copy of an earlier attempt. The caller must hold the write lock."""
-    for half in [found for found, is_half in _copies(path) if is_half]:
+    for partial in copies_of(path, only_partial=True):
         # A crash has interrupted this copy.
-        half.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
     copy_whole(path, snapshot_path(path, version), overwrite=True)
 
 

@@ -158,7 +158,7 @@ class EventJournal:
         events = (*self._emitted.pop(resource, ()), *events)
         # The decision Wait ends every request and is in the record of its context. Degraded often means that the store failed.
         to_store = [e for e in events if not isinstance(e, Degraded) and getattr(e, "decision", "") != "Wait"]
-        if not to_store or self._store.options.read_only:
+        if not to_store or self._store.config.read_only:
             return
         try:
             await self._store.journal.add(resource, to_store)

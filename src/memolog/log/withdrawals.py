@@ -123,17 +123,6 @@ def taking_logs(thread_pk: int) -> Script[None]:
         yield q.touch_version(log_pk=row.pk)
 
 
-def taking_out(thread_pk: int, at: int) -> Script[None]:
-    """Remove a thread that is about to be deleted from the logs that it shares with others."""
-    yield from taking_logs(thread_pk)
-    for log in (yield q.logs_of_thread(thread_pk=thread_pk)):
-        if log.thread_pk is not None:
-            continue
-        rows = yield q.groups_of_thread(log_pk=log.pk, thread_pk=thread_pk)
-        if rows:
-            yield from _rewrite(log.pk, {row.pk: row.id for row in rows}, at, None)
-
-
 def _forget_activated(where: dict[str, int], at: int, render: Render, mend: Mend | None) -> Script[list[str]]:
     """Delete the activated observations with a source in a range of messages, and rewrite their logs. Return the deleted ids."""
     deleted: list[str] = []
@@ -149,10 +138,10 @@ def _forget_activated(where: dict[str, int], at: int, render: Render, mend: Mend
     return deleted
 
 
-def _rewrite(log_pk: int, touched: dict[int, str], at: int, render: Render | None) -> Script[None]:
-    """Create a generation without the deleted observations. Reflections over touched groups are replaced by the covered groups.
+def _rewrite(log_pk: int, touched: dict[int, str], at: int, render: Render) -> Script[None]:
+    """Create a generation without the deleted observations, and render the touched groups again.
 
-    The touched groups are rendered again. If `render` is None, they are left out.
+    A reflection over a touched group is replaced by the groups that it covers.
     """
     number = (yield q.touch_version(log_pk=log_pk))[0].generation
     groups = [group_row(row) for row in (yield q.active_groups(log_pk=log_pk, generation=number))]
@@ -185,7 +174,7 @@ def _void_reflections(log_pk: int, names: set[str]) -> Script[set[int]]:
 
 
 def _what_is_left(
-    log_pk: int, group: GroupRow, touched: Mapping[int, str], apart: set[int], render: Render | None
+    log_pk: int, group: GroupRow, touched: Mapping[int, str], apart: set[int], render: Render
 ) -> Script[list[tuple[int, int]]]:
     """Return the groups that replace a group, with their tokens.
 
@@ -201,8 +190,6 @@ def _what_is_left(
         return inside
     if group.pk not in touched:
         return [(group.pk, group.tokens)]
-    if render is None:
-        return []
     return [(group.pk, (yield from storing_rendering(log_pk, group.id, render)))]
 
 

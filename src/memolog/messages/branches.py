@@ -1,13 +1,13 @@
 """Rewind a thread to an earlier message, and return to what was there before.
 
-A rewind withdraws the later messages and keeps a branch: which messages were live before it. Their rows stay as tombstones, and
-returning to a branch appends copies of them, so that sequence numbers and cursors never go back.
+A rewind withdraws the later messages and stores a branch: the numbers of the messages that were live before. The withdrawn rows
+stay as tombstones. Returning to a branch appends copies of its rows, so that sequence numbers and cursors never go back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import ClassVar, TypeAlias
 
@@ -33,30 +33,30 @@ logs = load_queries("log/logs")
 messages_q = load_queries("messages/messages")
 
 Again: TypeAlias = Callable[[str, str, Sequence[Message]], Sequence[Observation]]
-"""Observes the messages that are left of a group again: its thread, its id and the messages."""
+"""Observes the remaining messages of a group again. The arguments are the thread, the id of the group and the messages."""
 
 _PREVIEW = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """What a rewind took out of a thread."""
+    """The messages that a rewind withdrew from a thread."""
 
     html_columns: ClassVar = ("id", "kept_to", "messages", "created_at", "preview")
 
     id: str
     kept_to: int
-    """The number of the last message that the rewind kept; 0 if it kept none."""
+    """The sequence number of the last message that stayed. 0 means that no message stayed."""
     messages: int
-    """How many messages it withdrew. Those that were forgotten since are not counted."""
+    """The number of withdrawn messages, without those that were forgotten later."""
     created_at: datetime
     preview: str
-    """The first words of the branch."""
+    """The first words of the withdrawn messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewound:
-    """The result of a rewind: the branch, if there was anything to withdraw, and what was withdrawn."""
+    """The result of a rewind: the new branch and the withdrawn rows. Without withdrawn rows, the branch is None."""
 
     branch: Branch | None
     rows: WithdrawnRows
@@ -66,7 +66,7 @@ _NOTHING = Rewound(branch=None, rows=WithdrawnRows(messages=(), runs=(), groups=
 
 
 class Branches(Calls):
-    """Rewinds threads and lists their branches, one resource at a time."""
+    """Rewinds threads and lists their branches. Every call is for one resource."""
 
     def __init__(self, engine: Engine, clock: Clock, messages: Messages) -> None:
         super().__init__(engine)
@@ -76,7 +76,7 @@ class Branches(Calls):
     def rewind(
         self, resource: str, thread: str, to: int | str, *, render: Render, again: Again, ended_only: bool = False
     ) -> Script[Rewound]:
-        """Withdraw every message after `to`, the number or the id of the last message that stays; 0 withdraws all.
+        """Withdraw every message after `to`, the number or the id of the last message that stays. 0 withdraws all messages.
 
         With `ended_only` nothing is withdrawn while a turn after `to` waits for its answer.
         """
@@ -92,9 +92,9 @@ class Branches(Calls):
 
     @writes("branches.restore")
     def restore(self, resource: str, thread: str, branch: str, *, render: Render, again: Again) -> Script[Rewound]:
-        """Return to a branch: withdraw what came after the messages that both have, and append the rest of the branch.
+        """Return to a branch: withdraw the messages after the beginning that thread and branch share, and append the rest of it.
 
-        What is withdrawn becomes a branch, and the one that was returned to is no longer listed. Raises BranchNotFound.
+        The withdrawn messages become a new branch. The restored branch is no longer listed. Raises BranchNotFound.
         """
         check_ids(resource=resource, thread=thread, branch=branch)
         at = to_micros(self._clock.now())
@@ -109,13 +109,13 @@ class Branches(Calls):
         rows = yield from _reading_rows(resource, thread, [seq for seq in seqs if seq > kept_to])
         copies = [_copy(row) for row in rows if row.state != "forgotten"]
         ready, _ = self._messages.ready(resource, thread, copies, None)
-        yield from self._messages.saving(resource, thread, ready, at, create=False)
+        yield from self._messages.saving(resource, thread, ready, at)
         yield q.mark_restored(branch_pk=found[0].pk, now=at)
         return rewound
 
     @reads
     def list(self, resource: str, thread: str) -> Script[tuple[Branch, ...]]:
-        """Return the branches of a thread, oldest first; raises ThreadNotFound."""
+        """Return the branches of a thread, oldest first. Raises ThreadNotFound."""
         check_ids(resource=resource, thread=thread)
         yield from reading_thread(resource, thread)
         found: list[Branch] = []
@@ -150,7 +150,7 @@ def _check_target(to: object) -> None:
 
 
 def _last_row(thread_pk: int, message: str) -> Script[int]:
-    """Return the number of the last row of a message, so that all of it stays."""
+    """Return the number of the last row of a message. Raises MessageNotFound."""
     seq: int | None = (yield q.last_row_of(thread_pk=thread_pk, id=message))[0].seq
     if seq is None:
         raise MessageNotFound(message)
@@ -162,13 +162,13 @@ def _name(row: Row) -> str:
 
 
 def _seqs(row: Row) -> Iterator[int]:
-    """Return the numbers of the messages that were live when a branch was made."""
+    """Yield the numbers of the messages that were live when a branch was made."""
     for first, last in loads(row.live):
         yield from range(first, last + 1)
 
 
 def _shared_end(one: Iterable[int], other: Iterable[int]) -> int:
-    """Return the last number of the beginning that two lists share; 0 if they share none."""
+    """Return the last number of the common beginning of two lists. 0 means that they have no common beginning."""
     last = 0
     for a, b in zip(one, other, strict=False):
         if a != b:
@@ -202,20 +202,11 @@ def _branch(row: Row, rows: Sequence[Message]) -> Branch:
 
 def _copy(row: Message) -> NewMessage:
     """Return a message to be saved again, under its id, as a further row."""
-    return NewMessage(
-        id=row.id,
-        role=row.role,
-        parts=row.parts,
-        created_at=row.created_at,
-        zone=row.zone,
-        speaker=row.speaker,
-        own=row.own,
-        metadata=row.metadata,
-    )
+    return NewMessage(**{field.name: getattr(row, field.name) for field in fields(NewMessage)})
 
 
 def _mending(resource: str, thread: str, group: Row, kept_to: int, again: Again) -> Script[None]:
-    """Observe again the messages of a group that a rewind kept and whose lines it deleted."""
+    """Observe again the messages of a group that stay, but whose observations were deleted."""
     if group.first_seq > kept_to:
         return
     cited = yield q.cited(group_pk=group.pk, up_to=kept_to, is_deleted=0)
@@ -241,7 +232,7 @@ def _cited(line: Observation) -> Iterator[int]:
 
 
 def _resetting_hints(thread_pk: int, kept_to: int) -> Script[None]:
-    """Replace hints that come from withdrawn messages by those of the last group before them."""
+    """Replace hints from withdrawn messages by the hints of the last group before these messages."""
     if not (yield q.clear_hints_after(thread_pk=thread_pk, after=kept_to)):
         return
     for row in (yield q.hints_before(thread_pk=thread_pk, after=kept_to)):

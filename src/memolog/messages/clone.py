@@ -1,4 +1,4 @@
-"""Copy logs: for the clone of a thread, and into a shared log after a change of scope. The originals stay."""
+"""Copy logs to the clone of a thread, and into the shared log of a resource after a change of scope. The originals stay."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from memolog.core.clock import to_micros
 from memolog.core.exact_json import dumps, loads
-from memolog.db.engine import Engine
+from memolog.db.engine import Calls, Engine, writes
 from memolog.db.queries import Script, load_queries
 from memolog.db.scope import check_ids
 from memolog.log.snapshot import ensure_log, group_row, new_generation
@@ -23,35 +23,72 @@ NewId = Callable[[], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """The threads whose logs were merged into the shared one, and those that were not, each with the reason."""
+    """The threads whose logs were merged into the shared log. `left` has the other threads, each with the reason."""
 
     threads: tuple[str, ...]
     left: tuple[tuple[str, str], ...] = ()
 
 
-class Copies:
-    """Merges logs, one resource at a time."""
+class Copies(Calls):
+    """Merges logs. Every call is for one resource."""
 
     def __init__(self, engine: Engine, new_id: NewId) -> None:
-        self._engine, self._new_id = engine, new_id
+        super().__init__(engine)
+        self._new_id = new_id
 
-    async def merge(self, resource: str, *, now: datetime, render: Render) -> Merged:
-        """Copy the logs of a resource's threads into its shared log."""
+    @writes("copies.merge")
+    def merge(self, resource: str, *, now: datetime, render: Render) -> Script[Merged]:
+        """Copy the logs of the threads of a resource into its shared log.
+
+        A thread is skipped if the shared log has observed it already, so that no message is observed twice.
+        """
         check_ids(resource=resource)
         at = to_micros(now)
-        return await self._engine.write(lambda: _merging(resource, self._new_id, at, render), name="copies.merge")
+        shared = yield from ensure_log(resource, None, self._new_id, at)
+        present = (yield logs.touch_version(log_pk=shared.pk))[0].generation
+        yield q.take_thread_logs(resource=resource)
+        entries = [group_row(row) for row in (yield logs.active_groups(log_pk=shared.pk, generation=present))]
+        order = [group.pk for group in entries]
+        before = sum(group.tokens for group in entries)
+        handle: int = (yield q.handle_of(log_pk=shared.pk))[0].next_handle
+        after, merged = before, list[str]()
+        left: list[tuple[str, str]] = []
+        for thread in (yield q.thread_logs(resource=resource)):
+            place = {"log_pk": shared.pk, "thread_pk": thread.pk}
+            groups = (yield q.touched_here(**place))[0].groups
+            runs = (yield q.running_here(**place))[0].runs
+            if groups or runs:
+                if not (yield q.merged_here(**place)):
+                    why = "has already observed it" if groups else "is about to observe it"
+                    left.append((thread.id, f"the shared log {why}"))
+                continue
+            copied = yield from _copying(thread.log_pk, shared.pk, {}, self._new_id, first_handle=handle)
+            handle += len(copied)
+            yield logs.create_cursor(**place, seq=0)
+            yield q.set_cursor(**place, seq=thread.seq)
+            active = yield logs.active_groups(log_pk=thread.log_pk, generation=thread.generation)
+            order += [copied[row.pk] for row in active]
+            for group_pk in copied.values():
+                # The text of the original contains the old handle. A group without text stays without one.
+                group = (yield q.group_by_key(group_pk=group_pk))[0]
+                tokens = (yield from storing_rendering(shared.pk, group.id, render)) if group.text else 0
+                after += tokens if group_pk in order else 0
+            merged.append(thread.id)
+        if merged:
+            yield q.set_next_handle(log_pk=shared.pk, next_handle=handle)
+            yield from new_generation(shared.pk, present + 1, "merge", order, at, before=before, after=after)
+        return Merged(threads=tuple(merged), left=tuple(left))
 
 
-def cloning_log(resource: str, source_pk: int, target_pk: int, up_to: int, new_id: NewId, now: int) -> Script[bool]:
-    """Copy a thread's own log to its clone; False if the clone ends before the log does, or there is no log."""
+def cloning_log(resource: str, source_pk: int, target_pk: int, new_id: NewId, now: int) -> Script[None]:
+    """Copy the log of a thread to the clone of the thread, if the thread has its own log."""
     found = yield q.take_log_of_thread(resource=resource, thread_pk=source_pk)
     if not found:
-        return False
+        return
     log = found[0]
     cursor = yield logs.get_cursor(log_pk=log.pk, thread_pk=source_pk)
-    if not cursor or cursor[0].seq > up_to:
-        # Part of a log cannot be copied: the messages of the clone are observed again.
-        return False
+    if not cursor:
+        return
     target = yield from ensure_log(resource, target_pk, new_id, now)
     copied = yield from _copying(log.pk, target.pk, {source_pk: target_pk}, new_id)
     entries = yield logs.active_groups(log_pk=log.pk, generation=log.generation)
@@ -60,15 +97,12 @@ def cloning_log(resource: str, source_pk: int, target_pk: int, up_to: int, new_i
     yield logs.create_cursor(log_pk=target.pk, thread_pk=target_pk, seq=cursor[0].seq)
     yield q.set_next_handle(log_pk=target.pk, next_handle=log.next_handle)
     yield q.copy_hints(source_pk=source_pk, target_pk=target_pk)
-    return True
 
 
-def cloning_share(
-    resource: str, source_pk: int, target_pk: int, source: str, up_to: int, new_id: NewId, now: int
-) -> Script[None]:
-    """Let a shared log cover the clone of a thread as far as it covers the thread itself.
+def cloning_share(resource: str, source_pk: int, target_pk: int, source: str, new_id: NewId, now: int) -> Script[None]:
+    """Mark as observed, in the shared log, the messages of a clone that the shared log covers in the source thread.
 
-    An empty group covers these messages of the clone, and its run names the source.
+    The clone gets an empty group over these messages. The inputs of its run have the id of the source thread.
     """
     found = yield logs.find_log(resource=resource, thread_pk=0)
     if not found:
@@ -76,8 +110,7 @@ def cloning_share(
     log_pk = found[0].pk
     generation = (yield logs.touch_version(log_pk=log_pk))[0].generation
     rows = yield logs.get_cursor(log_pk=log_pk, thread_pk=source_pk)
-    covered: int = rows[0].seq if rows else 0
-    last = min(covered, up_to)
+    last: int = rows[0].seq if rows else 0
     if last <= 0:
         return
     run = yield q.insert_run_copy(
@@ -116,57 +149,14 @@ def cloning_share(
     yield q.set_next_handle(log_pk=log_pk, next_handle=handle + 1)
     position = (yield logs.last_position(log_pk=log_pk, generation=generation))[0].position + 1
     yield logs.add_entry(log_pk=log_pk, generation=generation, position=position, group_pk=made[0].pk, now=now)
-    yield logs.create_cursor(log_pk=log_pk, thread_pk=target_pk, seq=0)
-    yield q.set_cursor(log_pk=log_pk, thread_pk=target_pk, seq=last)
-    if last == covered:
-        yield q.copy_hints(source_pk=source_pk, target_pk=target_pk)
-
-
-def _merging(resource: str, new_id: NewId, now: int, render: Render) -> Script[Merged]:
-    """Copy the logs of a resource's threads into its shared log.
-
-    A thread that the shared log has observed by itself is left out, so that nothing is in the log twice.
-    """
-    shared = yield from ensure_log(resource, None, new_id, now)
-    present = (yield logs.touch_version(log_pk=shared.pk))[0].generation
-    yield q.take_thread_logs(resource=resource)
-    entries = [group_row(row) for row in (yield logs.active_groups(log_pk=shared.pk, generation=present))]
-    order = [group.pk for group in entries]
-    before = sum(group.tokens for group in entries)
-    handle: int = (yield q.handle_of(log_pk=shared.pk))[0].next_handle
-    after, merged = before, list[str]()
-    left: list[tuple[str, str]] = []
-    for thread in (yield q.thread_logs(resource=resource)):
-        place = {"log_pk": shared.pk, "thread_pk": thread.pk}
-        groups = (yield q.touched_here(**place))[0].groups
-        runs = (yield q.running_here(**place))[0].runs
-        if groups or runs:
-            if not (yield q.merged_here(**place)):
-                why = "has observed it by itself" if groups else "is about to observe it"
-                left.append((thread.id, f"the shared log {why}"))
-            continue
-        copied = yield from _copying(thread.log_pk, shared.pk, {thread.pk: thread.pk}, new_id, first_handle=handle)
-        handle += len(copied)
-        yield logs.create_cursor(**place, seq=0)
-        yield q.set_cursor(**place, seq=thread.seq)
-        active = yield logs.active_groups(log_pk=thread.log_pk, generation=thread.generation)
-        order += [copied[row.pk] for row in active]
-        for group_pk in copied.values():
-            # The text of the original names the old handle. A group without text gets none.
-            group = (yield q.group_by_key(group_pk=group_pk))[0]
-            tokens = (yield from storing_rendering(shared.pk, group.id, render)) if group.text else 0
-            after += tokens if group_pk in order else 0
-        merged.append(thread.id)
-    if merged:
-        yield q.set_next_handle(log_pk=shared.pk, next_handle=handle)
-        yield from new_generation(shared.pk, present + 1, "merge", order, now, before=before, after=after)
-    return Merged(threads=tuple(merged), left=tuple(left))
+    yield logs.create_cursor(log_pk=log_pk, thread_pk=target_pk, seq=last)
+    yield q.copy_hints(source_pk=source_pk, target_pk=target_pk)
 
 
 def _copying(
     log_pk: int, target_log: int, threads: Mapping[int, int], new_id: NewId, *, first_handle: int | None = None
 ) -> Script[dict[int, int]]:
-    """Copy all groups of a log; returns the key of each copy by that of its original."""
+    """Copy all groups of a log. Return the primary key of each copy by the primary key of its original."""
     rows = yield q.groups_of_log(log_pk=log_pk)
     names = {row.id: new_id() for row in rows}
     copied: dict[int, int] = {}
@@ -192,7 +182,7 @@ def _copying(
 def _copying_run(
     run_pk: int | None, target_log: int, threads: Mapping[int, int], names: Mapping[str, str], new_id: NewId
 ) -> Script[int | None]:
-    """Copy the run of a group: the inputs of a reflection name the groups that it covers."""
+    """Copy the run of a group. The inputs of a reflection contain the ids of the covered groups, so these are replaced."""
     if run_pk is None:
         return None
     run = (yield q.run_of(run_pk=run_pk))[0]

@@ -1,4 +1,7 @@
-"""Read messages in the forms of OpenAI and Anthropic. Recognised by their fields, so that no provider library is imported."""
+"""Read messages in the formats of OpenAI and Anthropic.
+
+A format is recognised by its fields, so that no provider library is imported.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +14,7 @@ from memolog.errors import InputError, UnknownRole
 
 
 class ProviderMessage(Protocol):
-    """An object of a provider's library, which dumps itself as JSON."""
+    """An object of a provider's library that can be converted to JSON."""
 
     def model_dump(self, *, mode: str = ..., exclude_unset: bool = ...) -> dict[str, Any]:
         """Return the object as JSON."""
@@ -31,18 +34,18 @@ _ROLES: Final = frozenset({*ROLES, "developer", "function"})
 
 
 def messages_in(given: Sequence[Given]) -> tuple[NewMessage, ...]:
-    """Return the messages that `prepare` was given; a text is a message of the user."""
+    """Return the messages that were passed to `prepare`. A text is a message of the user."""
     return tuple(message for one in given for message in _read(one, is_answer=False)[0])
 
 
 def answers_in(given: Sequence[Given]) -> tuple[tuple[NewMessage, ...], Usage | None]:
-    """Return the messages that `record` was given, and the usage of a whole response; a text is a message of the model."""
+    """Return the messages that were passed to `record`, and the usage in a response. A text is a message of the model."""
     messages: list[NewMessage] = []
     usage: Usage | None = None
     for one in given:
-        read, told = _read(one, is_answer=True)
+        read, reported = _read(one, is_answer=True)
         messages += read
-        usage = told or usage
+        usage = reported or usage
     return tuple(messages), usage
 
 
@@ -58,20 +61,20 @@ def _read(one: Given, *, is_answer: bool) -> tuple[Sequence[NewMessage], Usage |
             raise InputError("The response has no message.", then="Pass responses of a model to record().")
         return read
     if isinstance(data, list) and data and all(isinstance(item, Mapping) for item in cast("list[object]", data)):
-        return _openai_responses().from_items(data), None
+        return _adapter("openai.responses").from_items(data), None
     # Anything else is refused by `check_messages`.
     return (cast("NewMessage", one),), None
 
 
 def _read_data(data: Mapping[str, Any]) -> tuple[Sequence[NewMessage], Usage | None]:
     if isinstance(data.get("choices"), list):
-        return _answer(_openai_chat().from_response(data))
+        return _answer(_adapter("openai.chat").from_response(data))
     if isinstance(data.get("output"), list) and "role" not in data and "call_id" not in data:
-        return _answer(_openai_responses().from_response(data))
+        return _answer(_adapter("openai.responses").from_response(data))
     if data.get("type") == "message" and "stop_reason" in data:
-        return _answer(_anthropic().from_response(data))
+        return _answer(_adapter("anthropic.messages").from_response(data))
     if "role" not in data and "type" in data:
-        return _openai_responses().from_items([data]), None
+        return _adapter("openai.responses").from_items([data]), None
     if "role" not in data:
         raise InputError(
             f"A message in the form of a dict needs a `role`, got the fields {', '.join(map(str, data)) or 'none'}.",
@@ -81,7 +84,7 @@ def _read_data(data: Mapping[str, Any]) -> tuple[Sequence[NewMessage], Usage | N
     content = data.get("content")
     blocks = cast("list[Any]", content) if isinstance(content, list) else []
     kinds = {cast("Mapping[str, Any]", block).get("type") for block in blocks if isinstance(block, Mapping)}
-    reader = _anthropic() if kinds & _ANTHROPIC_BLOCKS else _openai_chat()
+    reader = _adapter("anthropic.messages") if kinds & _ANTHROPIC_BLOCKS else _adapter("openai.chat")
     made: Sequence[NewMessage] = reader.from_messages([data])
     given = data.get("id")
     if isinstance(given, str) and given and len(made) == 1 and made[0].id is None:
@@ -90,7 +93,7 @@ def _read_data(data: Mapping[str, Any]) -> tuple[Sequence[NewMessage], Usage | N
 
 
 def _check_role_and_content(data: Mapping[str, Any]) -> None:
-    """Refuse a dict with a role that no provider has, or with nothing that is said."""
+    """Raise an error for a dict with an unknown role or without content."""
     role, content = data.get("role"), data.get("content")
     if not isinstance(role, str) or role not in _ROLES:
         raise UnknownRole(role, ROLES)
@@ -115,13 +118,5 @@ def _data(one: object) -> object:
     return one
 
 
-def _openai_chat() -> Any:
-    return import_module("memolog.adapters.openai.chat")
-
-
-def _openai_responses() -> Any:
-    return import_module("memolog.adapters.openai.responses")
-
-
-def _anthropic() -> Any:
-    return import_module("memolog.adapters.anthropic.messages")
+def _adapter(name: str) -> Any:
+    return import_module(f"memolog.adapters.{name}")

@@ -1,18 +1,18 @@
-"""Save, load and count messages.
+"""Save and load messages.
 
-Saving is idempotent: the same id and content again changes nothing, more parts under the same id become a further row, and other
-content is refused.
+Saving is idempotent. A message with a stored id and the same content changes nothing. If it has more parts, these are stored as a
+further row. If it has other content, it is refused.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeAlias, cast
 
 from memolog.core.clock import Clock, from_micros, to_micros
+from memolog.core.deadline import offload
 from memolog.core.exact_json import dumps, object_text, pack
 from memolog.core.message import (
     FilePart,
@@ -30,7 +30,7 @@ from memolog.core.message import (
     parts_to_json,
 )
 from memolog.core.observation import Span
-from memolog.db.engine import Engine
+from memolog.db.engine import Calls, Engine, reads, writes
 from memolog.db.queries import Script, load_queries
 from memolog.db.rows import message_from_row
 from memolog.db.scope import (
@@ -44,7 +44,7 @@ from memolog.db.scope import (
     clamp,
     reading_thread,
 )
-from memolog.errors import MessageConflict, MessageNotFound, MessageTooLarge, ThreadNotFound
+from memolog.errors import MessageConflict, MessageNotFound, MessageTooLarge
 from memolog.log.heartbeat import appearing
 from memolog.messages.tombstones import finding
 from memolog.messages.validation import check_message
@@ -57,7 +57,7 @@ Weigh: TypeAlias = Callable[[NewMessage], int]
 """Counts the tokens of a message."""
 
 Clean: TypeAlias = Callable[[NewMessage], NewMessage]
-"""Removes from a message what must not be stored; returns the same object if there is nothing to remove."""
+"""Returns a message without its secrets, or the same object if it has none."""
 
 Values: TypeAlias = dict[str, Any]
 
@@ -68,71 +68,49 @@ _PART_MICROSECONDS = 20.0
 _VALUE_MICROSECONDS = 2.0
 _CHARACTER_MICROSECONDS = 0.015
 _MOST_VALUES = 10_000
-# The fields of parts that may hold much.
+# The fields of parts that may be large.
 _LARGE = ("text", "arguments", "content", "files", "data")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allocation:
-    """Sequence numbers allocated in a thread: its key, the last number, and the active task of the thread."""
+def allocating(resource: str, thread: str, count: int, now: int) -> Script[tuple[Values, str | None]]:
+    """Lock the thread and allocate its next sequence numbers. A missing thread is created.
 
-    thread_pk: int
-    seq: int
-    task_pk: int | None
-    task: str | None
-
-    def values(self) -> dict[str, Any]:
-        """Return the values of the columns."""
-        return {"thread_pk": self.thread_pk, "seq": self.seq, "task_pk": self.task_pk}
-
-
-def allocating(resource: str, thread: str, count: int, now: int, *, create: bool) -> Script[Allocation]:
-    """Lock the thread and allocate its next numbers; creates a missing thread if `create`."""
+    Return the values of the columns `thread_pk`, `seq` (the last allocated number) and `task_pk`, and the id of the active task.
+    """
     step = q.advance(resource=resource, thread=thread, count=count, now=now)
     rows = yield step
-    if not rows and create:
+    if not rows:
         empty = {"title": None, "metadata": "{}", "overrides": "{}", "cloned_from": None}
         yield threads.create_thread(resource=resource, thread=thread, now=now, **empty)
         rows = yield step
-    if not rows:
-        raise ThreadNotFound(thread)
     row = rows[0]
     held = None if row.active_task_pk is None else (yield from held_task(row.pk, now))
-    return Allocation(
-        thread_pk=row.pk, seq=row.last_seq, task_pk=held.pk if held else None, task=held.id if held else None
-    )
+    values = {"thread_pk": row.pk, "seq": row.last_seq, "task_pk": held.pk if held else None}
+    return values, held.id if held else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """The rows after a save, and how many of them are new."""
+    """The stored rows of the saved messages, and how many of these rows are new."""
 
     messages: tuple[Message, ...]
     added: int
     left: int = 0
-    """How many were left out because they had been forgotten."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
-    """Numbers of messages and tokens."""
-
-    messages: int
-    tokens: int
+    """The number of messages that were not saved because they had been forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ready:
-    """A message that was checked and converted to column values, without its place in a thread."""
+    """A checked message and its column values, without thread and sequence number."""
 
     message: NewMessage
     values: Values
     is_fresh: bool
-    """Its id was just generated, so it cannot be stored already."""
+    """Whether the id was just generated, so that it cannot be stored already."""
 
 
-class Messages:
-    """The messages of every resource, one resource at a time."""
+class Messages(Calls):
+    """Saves and loads messages. Every call is for one resource."""
 
     def __init__(
         self,
@@ -143,7 +121,8 @@ class Messages:
         max_bytes: int,
         clean: Clean | None = None,
     ) -> None:
-        self._engine, self._clock, self._new_id = engine, clock, new_id
+        super().__init__(engine)
+        self._clock, self._new_id = clock, new_id
         self._weigh, self._max_bytes, self._clean = weigh, max_bytes, clean
 
     # ------------------------------------------------------------ saving
@@ -154,52 +133,45 @@ class Messages:
         thread: str,
         messages: NewMessage | Sequence[NewMessage],
         *,
-        create: bool = True,
         turn: str | None = None,
         owner: str | None = None,
         is_told_again: bool = False,
     ) -> Saved:
-        """Save one or many messages of one thread, all or none of them, in this order.
+        """Save one or many messages of one thread in this order. After an error none of them is saved.
 
-        A missing thread is created unless `create` is False. Saving the same again is harmless. `owner` is the process that runs
-        the turn: until a reply is saved, no message of the turn enters a log. Set `is_told_again` for messages from an external
-        record: those that were forgotten here are left out.
+        A missing thread is created. `owner` is the process that runs the turn: until a reply is saved, no message of the turn
+        enters a log. Set `is_told_again` for messages from an external record: those that were forgotten are not saved again.
         """
         given = [messages] if isinstance(messages, NewMessage) else messages
         check_optional_ids(owner=owner)
-        is_long = is_much(given)
-        ready, now = await self.ready_soon(resource, thread, given, turn, is_long=is_long)
+        ready, now, is_long = await self.ready_soon(resource, thread, given, turn)
 
         def script() -> Script[Saved]:
             left = (yield from finding(resource, thread, given)) if is_told_again else frozenset[int]()
             chosen = [one for place, one in enumerate(ready) if place not in left] if left else ready
             if left and not chosen:
                 return Saved(messages=(), added=0, left=len(left))
-            saved = yield from self.saving(resource, thread, chosen, now, create=create)
+            saved = yield from self.saving(resource, thread, chosen, now)
             if left:
                 saved = replace(saved, left=len(left))
             if turn is not None and owner is not None:
                 yield from noting_unseen(resource, thread, saved, turn=turn, owner=owner, now=now)
             return saved
 
-        return await self._engine.write(script, name="messages.save", brief=not is_long)
+        return await self.engine.write(script, name="messages.save", brief=not is_long)
 
-    async def end_turn(self, resource: str, thread: str, turn: str) -> None:
-        """Mark the messages of a turn as seen: the turn has ended, and no reply will follow."""
+    @writes("messages.end_turn")
+    def end_turn(self, resource: str, thread: str, turn: str) -> Script[None]:
+        """Mark the messages of a turn as seen, because the turn has ended and no reply will follow."""
         check_ids(resource=resource, thread=thread, turn=turn)
-
-        def script() -> Script[None]:
-            yield q.clear_unseen(resource=resource, thread=thread, turn=turn, before=LAST)
-
-        await self._engine.write(script, name="messages.end_turn")
+        yield q.clear_unseen(resource=resource, thread=thread, turn=turn, before=LAST)
 
     async def ready_soon(
-        self, resource: str, thread: str, messages: Sequence[NewMessage], turn: str | None, *, is_long: bool
-    ) -> tuple[list[_Ready], int]:
-        """Do the same as `ready`, on a worker thread if it takes long."""
-        if is_long:
-            return await asyncio.to_thread(self.ready, resource, thread, messages, turn)
-        return self.ready(resource, thread, messages, turn)
+        self, resource: str, thread: str, messages: Sequence[NewMessage], turn: str | None
+    ) -> tuple[list[_Ready], int, bool]:
+        """Call `ready`, on a worker thread if it takes long. Return its results, and whether it took long."""
+        is_long = is_much(messages)
+        return *(await offload(self.ready, resource, thread, messages, turn, when=is_long)), is_long
 
     def ready(
         self, resource: str, thread: str, messages: Sequence[NewMessage], turn: str | None
@@ -235,50 +207,49 @@ class Messages:
         }
         return _Ready(message=message, values=values, is_fresh=is_fresh)
 
-    def saving(self, resource: str, thread: str, ready: Sequence[_Ready], now: int, *, create: bool) -> Script[Saved]:
+    def saving(self, resource: str, thread: str, ready: Sequence[_Ready], now: int) -> Script[Saved]:
         """Save prepared messages as part of a larger script."""
         if len(ready) == 1 or not (yield from _all_new(resource, thread, ready)):
             rows: list[Message] = []
             added = 0
             for one in ready:
-                stored, is_new = yield from self._save_one(resource, thread, one, now, create=create)
+                stored, is_new = yield from self._save_one(resource, thread, one, now)
                 rows.extend(stored)
                 added += is_new
             return Saved(messages=tuple(rows), added=added)
-        place = yield from allocating(resource, thread, len(ready), now, create=create)
-        first = place.seq - len(ready) + 1
-        numbered = [{**one.values, **place.values(), "seq": first + i} for i, one in enumerate(ready)]
+        place, task = yield from allocating(resource, thread, len(ready), now)
+        first = place["seq"] - len(ready) + 1
+        numbered = [{**one.values, **place, "seq": first + i} for i, one in enumerate(ready)]
         yield q.insert_messages.many(numbered)
-        saved = (_message(resource, thread, one, row, place.task) for one, row in zip(ready, numbered, strict=True))
+        saved = (_message(resource, thread, one.message, row, task) for one, row in zip(ready, numbered, strict=True))
         return Saved(messages=tuple(saved), added=len(ready))
 
-    def _save_one(
-        self, resource: str, thread: str, one: _Ready, now: int, *, create: bool
-    ) -> Script[tuple[tuple[Message, ...], bool]]:
-        place = yield from allocating(resource, thread, 1, now, create=create)
-        values: Values = {**one.values, **place.values()}
+    def _save_one(self, resource: str, thread: str, one: _Ready, now: int) -> Script[tuple[tuple[Message, ...], bool]]:
+        place, task = yield from allocating(resource, thread, 1, now)
+        values: Values = {**one.values, **place}
         if one.is_fresh:
             # A new id cannot be stored already.
             yield q.insert_messages.many((values,))
-            return (_message(resource, thread, one, values, place.task),), True
+            return (_message(resource, thread, one.message, values, task),), True
         if (yield q.insert_message(**values)):
-            return (_message(resource, thread, one, values, place.task),), True
-        # The id is known: the message is a repetition, has more parts, or conflicts with the stored one.
+            return (_message(resource, thread, one.message, values, task),), True
+        # The id is stored already. The message is a repetition, has more parts, or conflicts with the stored one.
         rows = yield q.by_id(resource=resource, thread=thread, id=one.values["id"])
         stored = [message_from_row(row) for row in rows]
         rest = grown_from(stored).lacks(one.message, thread)
         if not rest:
-            yield q.give_back(thread_pk=place.thread_pk, count=1)
+            yield q.give_back(thread_pk=place["thread_pk"], count=1)
             return tuple(message for message in stored if message.state != "withdrawn"), False
+        added = replace(one.message, parts=rest)
         grown: Values = {
             **values,
             "continuation": len(stored),
-            "tokens": self._weigh(replace(one.message, parts=rest)),
+            "tokens": self._weigh(added),
             "pairs": _pairs_text(rest),
             "parts": parts_to_json(rest),
         }
         yield q.insert_messages.many([grown])
-        return (_message(resource, thread, one, grown, place.task, rest),), True
+        return (_message(resource, thread, added, grown, task),), True
 
     async def not_stored(
         self,
@@ -288,46 +259,31 @@ class Messages:
         *,
         withdrawn: Container[str] = (),
     ) -> tuple[NewMessage, ...]:
-        """Return what saving these messages would add if those with the `withdrawn` ids were taken back. Saves nothing."""
+        """Return the messages, or their parts, that are not stored yet. An id in `withdrawn` counts as not stored."""
         check_ids(resource=resource, thread=thread)
         given = [messages] if isinstance(messages, NewMessage) else messages
         offered = given if self._clean is None else [self._clean(message) for message in given]
         ids = [message.id for message in offered if message.id is not None and message.id not in withdrawn]
-        known = await self._engine.read(lambda: reading_grown(resource, thread, ids)) if ids else {}
+        known = await self.engine.read(lambda: reading_grown(resource, thread, ids)) if ids else {}
         return tuple(additions(known, offered, thread))
 
     # ------------------------------------------------------------ loading
 
-    async def after(
+    @reads
+    def after(
         self, resource: str, thread: str, cursor: int = 0, *, limit: int | None = None
-    ) -> tuple[Message, ...]:
+    ) -> Script[tuple[Message, ...]]:
         """Return the live messages after a sequence number, oldest first: a thread's tail."""
-        found = await self._between(resource, thread, cursor, LAST, limit)
+        found = yield from _between(resource, thread, cursor, LAST, limit)
         return tuple(message for message in found if message.state == "live")
 
-    async def span(self, resource: str, thread: str, span: Span) -> tuple[Message, ...]:
+    @reads
+    def span(self, resource: str, thread: str, span: Span) -> Script[tuple[Message, ...]]:
         """Return every message of a span, including tombstones."""
-        return await self._between(resource, thread, span.first - 1, span.last, None)
+        return (yield from _between(resource, thread, span.first - 1, span.last, None))
 
-    async def _between(
-        self, resource: str, thread: str, after: int, up_to: int, limit: int | None
-    ) -> tuple[Message, ...]:
-        check_ids(resource=resource, thread=thread)
-        bounds: Values = {
-            "after": clamp(after),
-            "up_to": clamp(up_to),
-            "limit": LAST if limit is None else check_limit(limit),
-        }
-
-        def script() -> Script[tuple[Message, ...]]:
-            rows = yield q.after(resource=resource, thread=thread, **bounds)
-            if not rows:
-                yield from reading_thread(resource, thread)
-            return tuple(map(message_from_row, rows))
-
-        return await self._engine.read(script)
-
-    async def get(self, resource: str, message_id: str, *, thread: str | None = None) -> tuple[Message, ...]:
+    @reads
+    def get(self, resource: str, message_id: str, *, thread: str | None = None) -> Script[tuple[Message, ...]]:
         """Return the rows of one message: itself, then its continuations. Raises MessageNotFound.
 
         Without a thread, all threads of the resource are searched.
@@ -335,16 +291,13 @@ class Messages:
         check_ids(resource=resource, message=message_id)
         check_optional_ids(thread=thread)
         where: Values = {"resource": resource, "id": message_id}
+        rows = yield (q.by_id_anywhere(**where) if thread is None else q.by_id(thread=thread, **where))
+        if not rows:
+            raise MessageNotFound(message_id)
+        return tuple(map(message_from_row, rows))
 
-        def script() -> Script[tuple[Message, ...]]:
-            rows = yield (q.by_id_anywhere(**where) if thread is None else q.by_id(thread=thread, **where))
-            if not rows:
-                raise MessageNotFound(message_id)
-            return tuple(map(message_from_row, rows))
-
-        return await self._engine.read(script)
-
-    async def page(
+    @reads
+    def page(
         self,
         resource: str,
         thread: str,
@@ -352,37 +305,23 @@ class Messages:
         after: int | None = None,
         before: int | None = None,
         limit: int = 50,
-    ) -> Page[Message]:
-        """Return some messages, oldest first: those after a sequence number, or the last ones before it.
+    ) -> Script[Page[Message]]:
+        """Return some messages, oldest first: the first ones after a sequence number, or the last ones before it.
 
-        Without either, the first page. `next` is the sequence number to continue from, in the same direction.
+        Without `after` and `before`, return the first page. `next` is the sequence number from which the next page in the same
+        direction continues.
         """
         check_ids(resource=resource, thread=thread)
         where: Values = {"resource": resource, "thread": thread, "limit": check_limit(limit) + 1}
-
-        def script() -> Script[Page[Message]]:
-            if before is None:
-                rows = yield q.after(after=clamp(after or 0), up_to=LAST, **where)
-            else:
-                rows = yield q.before(before=clamp(before), **where)
-            if not rows:
-                yield from reading_thread(resource, thread)
-            shown = [message_from_row(row) for row in rows[:limit]]
-            more = str(shown[-1].seq) if len(rows) > limit else None
-            return Page(items=tuple(sorted(shown, key=lambda message: message.seq)), next=more)
-
-        return await self._engine.read(script)
-
-    async def totals(self, resource: str, thread: str | None = None, *, after: int = 0) -> Totals:
-        """Return how many live messages and tokens there are, in a thread or in the whole resource."""
-        check_ids(resource=resource)
-        check_optional_ids(thread=thread)
-
-        def script() -> Script[Totals]:
-            rows = yield q.count(resource=resource, thread=thread, after=clamp(after))
-            return Totals(messages=rows[0].messages, tokens=int(rows[0].tokens))
-
-        return await self._engine.read(script, brief=thread is not None)
+        if before is None:
+            rows = yield q.after(after=clamp(after or 0), up_to=LAST, **where)
+        else:
+            rows = yield q.before(before=clamp(before), **where)
+        if not rows:
+            yield from reading_thread(resource, thread)
+        shown = [message_from_row(row) for row in rows[:limit]]
+        more = str(shown[-1].seq) if len(rows) > limit else None
+        return Page(items=tuple(sorted(shown, key=lambda message: message.seq)), next=more)
 
 
 def is_much(messages: Sequence[NewMessage]) -> bool:
@@ -413,13 +352,22 @@ def is_much(messages: Sequence[NewMessage]) -> bool:
 # ---------------------------------------------------------------- pieces of scripts
 
 
+def _between(resource: str, thread: str, after: int, up_to: int, limit: int | None) -> Script[tuple[Message, ...]]:
+    check_ids(resource=resource, thread=thread)
+    most = LAST if limit is None else check_limit(limit)
+    rows = yield q.after(resource=resource, thread=thread, after=clamp(after), up_to=clamp(up_to), limit=most)
+    if not rows:
+        yield from reading_thread(resource, thread)
+    return tuple(map(message_from_row, rows))
+
+
 def noting_unseen(resource: str, thread: str, saved: Saved, *, turn: str, owner: str, now: int) -> Script[None]:
-    """Store the first message of a running turn that has no reply yet."""
+    """Store the sequence number of the first message of a running turn that no reply follows yet."""
     replied = max((row.seq for row in saved.messages if row.role == "assistant"), default=0)
     if replied:
         yield q.clear_unseen(resource=resource, thread=thread, turn=turn, before=replied)
     if saved.added < len(saved.messages):
-        # Known messages are saved again, as after a failed request: those that no reply follows are still unseen.
+        # Some messages were stored before, as after a failed request. Those that no reply follows are still unseen.
         seqs = [row.seq for row in saved.messages]
         yield q.take_unseen(resource=resource, thread=thread, turn=turn, seqs=seqs)
         rows = yield q.last_reply(resource=resource, thread=thread)
@@ -446,15 +394,7 @@ def _pairs_text(parts: tuple[Part, ...]) -> str | None:
     return dumps([calls, results]) if calls or results else None
 
 
-def _message(
-    resource: str,
-    thread: str,
-    one: _Ready,
-    values: Values,
-    task: str | None,
-    parts: tuple[Part, ...] | None = None,
-) -> Message:
-    new = one.message
+def _message(resource: str, thread: str, new: NewMessage, values: Values, task: str | None) -> Message:
     return Message(
         id=values["id"],
         resource=resource,
@@ -462,7 +402,7 @@ def _message(
         seq=values["seq"],
         continuation=values["continuation"],
         role=new.role,
-        parts=new.parts if parts is None else parts,
+        parts=new.parts,
         created_at=from_micros(values["created_at"]),
         tokens=values["tokens"],
         zone=new.zone,
@@ -483,15 +423,15 @@ class Grown:
 
     id: str
     role: Role | None
-    """None if no row of it is live."""
+    """The role of its first live row. None means that no row is live."""
     parts: tuple[Part, ...]
     is_forgotten: bool = False
-    """Part of it was forgotten: saving it again raises MessageConflict."""
+    """Whether a row was forgotten. Saving the message again then raises MessageConflict."""
     is_pruned: bool = False
-    """Its raw text was removed: saving it again is accepted without comparing parts."""
+    """Whether the raw text was removed. The message can then be saved again, and its parts are not compared."""
 
     def lacks(self, offered: NewMessage, thread: str) -> tuple[Part, ...]:
-        """Return the parts that are not stored yet; raises MessageConflict if role or parts differ."""
+        """Return the parts that are not stored yet. Raise MessageConflict if the role or the stored parts differ."""
         if self.is_forgotten:
             raise MessageConflict(self.id, thread, None)
         if self.is_pruned:
@@ -505,7 +445,7 @@ class Grown:
 
 
 def grown_from(rows: Sequence[Message]) -> Grown:
-    """Return a message from its rows, at least one."""
+    """Return a message from its rows. There must be at least one."""
     live = [row for row in rows if row.state == "live"]
     return Grown(
         id=rows[0].id,
@@ -525,7 +465,7 @@ def grown_by_id(rows: Iterable[Message]) -> dict[str, Grown]:
 
 
 def additions(known: Mapping[str, Grown], offered: Iterable[NewMessage], thread: str) -> Iterator[NewMessage]:
-    """Yield what saving these messages in order would add. Messages that would be refused add nothing."""
+    """Yield the messages, or their parts, that saving would add. Messages that would be refused are skipped."""
     now = dict(known)
     for message in offered:
         before = now.get(message.id or "")
@@ -541,7 +481,7 @@ def additions(known: Mapping[str, Grown], offered: Iterable[NewMessage], thread:
 
 
 def reading_grown(resource: str, thread: str, ids: Sequence[str]) -> Script[dict[str, Grown]]:
-    """Return the stored ones among these messages."""
+    """Return those of these messages that are stored, by id."""
     found: dict[str, Grown] = {}
     for chunk in chunks(ids, _IDS_A_QUERY):
         known = yield q.known_ids(resource=resource, thread=thread, ids=chunk)

@@ -1,16 +1,15 @@
-"""Create, get, list, update, clone and delete threads. A call for one resource never finds a thread of another resource."""
+"""Create, get, list, update and clone threads. A call for one resource never finds a thread of another resource."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
 
 from memolog.compaction.store import copying_compactions
 from memolog.core.clock import Clock, to_micros
 from memolog.core.exact_json import JsonObject, object_text, pack
 from memolog.core.thread import ThreadInfo
-from memolog.db.engine import Engine
+from memolog.db.engine import Calls, Engine, reads, writes
 from memolog.db.queries import Script, load_queries
 from memolog.db.rows import thread_from_row
 from memolog.db.scope import (
@@ -24,9 +23,8 @@ from memolog.db.scope import (
     reading_thread,
     taking_thread,
 )
-from memolog.errors import InputError, ThreadExists
+from memolog.errors import ThreadExists
 from memolog.log.runs import cloning_extracts
-from memolog.log.withdrawals import taking_out
 from memolog.messages.clone import cloning_log, cloning_share
 from memolog.working_memory.store import copying_document
 
@@ -43,16 +41,18 @@ class _Unchanged:
 UNCHANGED: Final = _Unchanged()
 
 
-class Threads:
+class Threads(Calls):
     """Manages threads. Every call is for one resource."""
 
     def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str]) -> None:
-        self._engine, self._clock, self._new_id = engine, clock, new_id
+        super().__init__(engine)
+        self._clock, self._new_id = clock, new_id
 
     def _now(self) -> int:
         return to_micros(self._clock.now())
 
-    async def create(
+    @writes("threads.create")
+    def create(
         self,
         resource: str,
         thread: str | None = None,
@@ -60,57 +60,60 @@ class Threads:
         title: str | None = None,
         metadata: JsonObject | None = None,
         overrides: JsonObject | None = None,
-    ) -> ThreadInfo:
+    ) -> Script[ThreadInfo]:
         """Create a thread. Raises ThreadExists if the resource has a thread with this id."""
         check_ids(resource=resource)
         name = check_id("thread", thread) if thread is not None else self._new_id()
-        values = {
-            "resource": resource,
-            "thread": name,
-            "now": self._now(),
-            "title": pack(title),
-            "metadata": object_text("The metadata", metadata or {}),
-            "overrides": object_text("The overrides", overrides or {}),
-            "cloned_from": None,
-        }
+        yield from self._creating(resource, name, title, metadata or {}, overrides or {})
+        return (yield from _get(resource, name))
 
-        def script() -> Script[ThreadInfo]:
-            created = yield q.create_thread(**values)
-            if not created:
-                raise ThreadExists(name)
-            return (yield from _get(resource, name))
+    def _creating(
+        self,
+        resource: str,
+        thread: str,
+        title: str | None,
+        metadata: JsonObject,
+        overrides: JsonObject,
+        cloned_from: str | None = None,
+    ) -> Script[int]:
+        """Create a thread and return its key."""
+        created = yield q.create_thread(
+            resource=resource,
+            thread=thread,
+            now=self._now(),
+            title=pack(title),
+            metadata=object_text("The metadata", metadata),
+            overrides=object_text("The overrides", overrides),
+            cloned_from=cloned_from,
+        )
+        if not created:
+            raise ThreadExists(thread)
+        return created[0].pk
 
-        return await self._engine.write(script, name="threads.create")
-
-    async def get(self, resource: str, thread: str) -> ThreadInfo:
+    @reads
+    def get(self, resource: str, thread: str) -> Script[ThreadInfo]:
         """Return a thread. Raises ThreadNotFound."""
         check_ids(resource=resource, thread=thread)
-        return await self._engine.read(lambda: _get(resource, thread))
+        return (yield from _get(resource, thread))
 
-    async def list(self, resource: str, *, limit: int = 100, after: str | None = None) -> Page[ThreadInfo]:
+    @reads
+    def list(self, resource: str, *, limit: int = 100, after: str | None = None) -> Script[Page[ThreadInfo]]:
         """Return the threads with the newest activity first. Pass `next` of the page as `after` for the next page."""
         check_ids(resource=resource)
         check_limit(limit)
         before_at, before_pk = page_key(after, (LAST, LAST))
+        rows = yield q.list_threads(resource=resource, limit=limit + 1, before_at=before_at, before_pk=before_pk)
+        shown, more = page_of(rows, limit, "updated_at", "pk")
+        return Page(items=tuple(map(thread_from_row, shown)), next=more)
 
-        def script() -> Script[Page[ThreadInfo]]:
-            rows = yield q.list_threads(resource=resource, limit=limit + 1, before_at=before_at, before_pk=before_pk)
-            shown, more = page_of(rows, limit, "updated_at", "pk")
-            return Page(items=tuple(map(thread_from_row, shown)), next=more)
-
-        return await self._engine.read(script)
-
-    async def count(self, resource: str) -> int:
+    @reads
+    def count(self, resource: str) -> Script[int]:
         """Return the number of threads of a resource."""
         check_ids(resource=resource)
+        return (yield q.count_threads(resource=resource))[0].threads
 
-        def script() -> Script[int]:
-            rows = yield q.count_threads(resource=resource)
-            return rows[0].threads
-
-        return await self._engine.read(script)
-
-    async def update(
+    @writes("threads.update")
+    def update(
         self,
         resource: str,
         thread: str,
@@ -118,68 +121,43 @@ class Threads:
         title: str | _Unchanged | None = UNCHANGED,
         metadata: JsonObject | Callable[[JsonObject], JsonObject] | None = None,
         overrides: JsonObject | None = None,
-    ) -> ThreadInfo:
+    ) -> Script[ThreadInfo]:
         """Change the title, the metadata or the overrides. Arguments that are not given leave their field unchanged.
 
         `metadata` may be a function of the stored metadata. It runs in the transaction. If it raises an error, nothing changes.
         """
         check_ids(resource=resource, thread=thread)
+        yield q.lock_thread(resource=resource, thread=thread)
+        old = yield from _get(resource, thread)
+        yield q.update_thread(
+            resource=resource,
+            thread=thread,
+            title=pack(old.title if isinstance(title, _Unchanged) else title),
+            metadata=object_text("The metadata", _changed(old.metadata, metadata)),
+            overrides=object_text("The overrides", old.overrides if overrides is None else overrides),
+            now=self._now(),
+        )
+        return (yield from _get(resource, thread))
 
-        def script() -> Script[ThreadInfo]:
-            yield q.lock_thread(resource=resource, thread=thread)
-            old = yield from _get(resource, thread)
-            new = replace(
-                old,
-                title=old.title if isinstance(title, _Unchanged) else title,
-                metadata=_changed(old.metadata, metadata),
-                overrides=old.overrides if overrides is None else overrides,
-            )
-            yield q.update_thread(
-                resource=resource,
-                thread=thread,
-                title=pack(new.title),
-                metadata=object_text("The metadata", new.metadata),
-                overrides=object_text("The overrides", new.overrides),
-                now=self._now(),
-            )
-            return (yield from _get(resource, thread))
-
-        return await self._engine.write(script, name="threads.update")
-
-    async def clone(
-        self, resource: str, thread: str, new_thread: str | None = None, *, up_to: int | None = None
-    ) -> ThreadInfo:
-        """Copy a thread into a new thread of the same resource. `up_to` is the sequence number of the last message to copy."""
+    @writes("threads.clone")
+    def clone(self, resource: str, thread: str, new_thread: str | None = None) -> Script[ThreadInfo]:
+        """Copy a thread into a new thread of the same resource."""
         check_ids(resource=resource, thread=thread)
         name = check_id("thread", new_thread) if new_thread is not None else self._new_id()
-        if up_to is not None and up_to < 0:
-            raise InputError(f"`up_to` must be 0 or more, got {up_to}.", then="Pass a sequence number.")
-
-        def script() -> Script[ThreadInfo]:
-            taken = yield from taking_thread(resource, thread)
-            source = yield from _get(resource, thread)
-            created = yield q.create_thread(
-                resource=resource,
-                thread=name,
-                now=self._now(),
-                title=pack(source.title),
-                metadata=object_text("The metadata", source.metadata),
-                overrides=object_text("The overrides", source.overrides),
-                cloned_from=thread,
-            )
-            if not created:
-                raise ThreadExists(name)
-            source_pk, target_pk, now = taken.pk, created[0].pk, self._now()
-            end = taken.last_seq if up_to is None else min(taken.last_seq, up_to)
-            yield from self._copy(source_pk, target_pk, end)
-            yield q.set_last_seq(thread_pk=target_pk, last_seq=end)
-            yield from cloning_extracts(source_pk, target_pk, end)
-            yield from copying_document(resource, source_pk, target_pk, now)
-            yield from cloning_log(resource, source_pk, target_pk, end, self._new_id, now)
-            yield from cloning_share(resource, source_pk, target_pk, thread, end, self._new_id, now)
-            return (yield from _get(resource, name))
-
-        return await self._engine.write(script, name="threads.clone")
+        taken = yield from taking_thread(resource, thread)
+        source_pk, end = taken.pk, taken.last_seq
+        source = yield from _get(resource, thread)
+        target_pk = yield from self._creating(
+            resource, name, source.title, source.metadata, source.overrides, cloned_from=thread
+        )
+        now = self._now()
+        yield from self._copy(source_pk, target_pk, end)
+        yield q.set_last_seq(thread_pk=target_pk, last_seq=end)
+        yield from cloning_extracts(source_pk, target_pk, end)
+        yield from copying_document(resource, source_pk, target_pk, now)
+        yield from cloning_log(resource, source_pk, target_pk, self._new_id, now)
+        yield from cloning_share(resource, source_pk, target_pk, thread, self._new_id, now)
+        return (yield from _get(resource, name))
 
     def _copy(self, source_pk: int, target_pk: int, end: int) -> Script[None]:
         """Copy rows in batches. All rows of one message get the same new id."""
@@ -200,19 +178,6 @@ class Threads:
                 copies.append(row._asdict() | changed)
             yield q.insert_copy.many(copies)
             after = rows[-1].seq
-
-    async def delete(self, resource: str, thread: str) -> int:
-        """Delete a thread and all its data. Return the number of message rows that it had. Raises ThreadNotFound."""
-        check_ids(resource=resource, thread=thread)
-        now = self._now()
-
-        def script() -> Script[int]:
-            taken = yield from taking_thread(resource, thread)
-            yield from taking_out(taken.pk, now)
-            gone = yield q.delete_thread(resource=resource, thread=thread)
-            return gone[0].last_seq
-
-        return await self._engine.write(script, name="threads.delete")
 
 
 def _changed(old: JsonObject, new: JsonObject | Callable[[JsonObject], JsonObject] | None) -> JsonObject:

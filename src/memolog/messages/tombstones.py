@@ -1,7 +1,7 @@
-"""Recognise forgotten messages that come back from transcripts, from clients that send their history again, or from exports.
+"""Recognise forgotten messages in transcripts, in exports, and in the history that a client sends again.
 
-A tombstone is a keyed hash of a thread's name, of a message's id, or of a part of a message. Each resource has a random key,
-which is part of its exports. New messages are never compared with tombstones.
+A tombstone is a keyed hash of the id of a thread, of the id of a message, or of a part of a message. Each resource has a random
+key, which its exports contain. New messages are never compared with tombstones.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from hashlib import sha256
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from memolog.core.clock import to_micros
 from memolog.core.exact_json import dumps
-from memolog.core.message import Part, Role
-from memolog.db.engine import Engine
+from memolog.core.message import Message, NewMessage
+from memolog.db.engine import Calls, reads, writes
 from memolog.db.queries import Script, load_queries
 from memolog.db.scope import check_ids, chunks
 from memolog.transfer.conversation import marks_of
@@ -25,49 +25,28 @@ q = load_queries("messages/tombstones")
 
 _VALUES_A_QUERY = 256
 _DIGITS = 40
-# How far apart two records of the same words may be: a prompt has the time when it was sent, an answer that of its end.
+# The maximum difference between the times of two records of the same message, by role. Answers have a larger
+# limit, because some records have the time of their beginning and others the time of their end.
 _NEAR: Final[dict[str, timedelta]] = {"user": timedelta(minutes=2)}
 _NEAR_OTHERS: Final = timedelta(minutes=10)
 
-
-class Saying(Protocol):
-    """A stored message, or one that comes from outside."""
-
-    @property
-    def id(self) -> str | None:
-        """Return its id, if it has one."""
-        ...
-
-    @property
-    def role(self) -> Role:
-        """Return its role."""
-        ...
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """Return its parts."""
-        ...
-
-    @property
-    def created_at(self) -> datetime | None:
-        """Return its time, if known."""
-        ...
+AnyMessage: TypeAlias = Message | NewMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """Tombstones by kind and value: when it was said, and until when it is forgotten."""
+    """The times of tombstones, by kind and hash: the time of the forgotten message, and the time when it was forgotten."""
 
     times: dict[tuple[str, str], list[tuple[int, int]]] = field(
         default_factory=dict[tuple[str, str], list[tuple[int, int]]]
     )
 
     def until(self, kind: str, values: Iterable[str]) -> int | None:
-        """Return the moment up to which something is forgotten; None if it is not."""
+        """Return the latest time at which one of these hashes was forgotten. None means never."""
         return max((until for value in values for _, until in self.times.get((kind, value), ())), default=None)
 
     def has_words(self, values: Iterable[str], said_at: int | None, near: int) -> bool:
-        """Return whether something said at about this time was forgotten; at any time if the time is not known."""
+        """Return whether a part with one of these hashes was forgotten, from a message of about this time. None is any time."""
         return any(
             said_at is None or (abs(said_at - then) <= near and said_at <= until)
             for value in values
@@ -75,69 +54,56 @@ class _Found:
         )
 
 
-class Tombstones:
-    """Recognises what was forgotten, one resource at a time."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+class Tombstones(Calls):
+    """Recognises forgotten messages and threads. Every call is for one resource."""
 
     async def find(
-        self, resource: str, thread: str, messages: Sequence[Saying], *, is_history: bool = False
+        self, resource: str, thread: str, messages: Sequence[AnyMessage], *, is_history: bool = False
     ) -> frozenset[int]:
-        """Return the indexes of the messages that were forgotten in this thread, or with it.
+        """Return the indexes of the messages that were forgotten, one by one or with the whole thread.
 
-        Messages from after the forgetting are new. `is_history`: messages that a client sends again, without ids or times;
-        they are recognised by their content.
+        A message that is newer than the tombstone is not a forgotten one. Set `is_history` for messages that a client sends
+        again without ids and times: they are recognised by their content only.
         """
         check_ids(resource=resource, thread=thread)
-        return await self._engine.read(lambda: finding(resource, thread, messages, is_history=is_history), brief=False)
+        return await self.engine.read(lambda: finding(resource, thread, messages, is_history=is_history), brief=False)
 
-    async def forgotten_until(self, resource: str) -> int | None:
-        """Return the moment up to which a resource is forgotten as a whole, in microseconds; None if it was not."""
+    @reads
+    def forgotten_until(self, resource: str) -> Script[int | None]:
+        """Return the time at which the whole resource was forgotten, in microseconds. None means never."""
         check_ids(resource=resource)
+        values = [_hash(key, "resource") for key in (yield from _keys(resource))]
+        return (yield from _finding(resource, values)).until("resource", values)
 
-        def script() -> Script[int | None]:
-            keys = yield from _keys(resource)
-            values = [_hash(key, "resource") for key in keys]
-            return (yield from _finding(resource, values)).until("resource", values)
-
-        return await self._engine.read(script)
-
-    async def threads(self, resource: str, threads: Sequence[tuple[str, int]]) -> frozenset[str]:
-        """Return the threads, given with their beginnings, that were forgotten since."""
+    @reads
+    def threads(self, resource: str, threads: Sequence[tuple[str, int]]) -> Script[frozenset[str]]:
+        """Return the threads that were forgotten after they began. Each thread is given as its id and its beginning."""
         check_ids(resource=resource)
+        keys = yield from _keys(resource)
+        values = {name: [_hash(key, "thread", name) for key in keys] for name, _ in threads}
+        found = yield from _finding(resource, [value for some in values.values() for value in some])
+        untils = {name: found.until("thread", some) for name, some in values.items()}
+        return frozenset(name for name, began in threads if (until := untils[name]) is not None and began <= until)
 
-        def script() -> Script[frozenset[str]]:
-            keys = yield from _keys(resource)
-            values = {name: [_hash(key, "thread", name) for key in keys] for name, _ in threads}
-            found = yield from _finding(resource, [value for some in values.values() for value in some])
-            untils = {name: found.until("thread", some) for name, some in values.items()}
-            return frozenset(name for name, began in threads if (until := untils[name]) is not None and began <= until)
-
-        return await self._engine.read(script)
-
-    async def lift(self, resource: str, thread: str, messages: Sequence[Saying]) -> int:
-        """Delete the tombstones of a thread and of these messages, so that they can come back; returns how many."""
+    @writes("tombstones.lift")
+    def lift(self, resource: str, thread: str, messages: Sequence[AnyMessage]) -> Script[int]:
+        """Delete the tombstones of a thread and of these messages, so that they can be stored again. Return their number."""
         check_ids(resource=resource, thread=thread)
-
-        def script() -> Script[int]:
-            lifted = 0
-            for key in (yield from _keys(resource)):
-                values = [_hash(key, "resource"), _hash(key, "thread", thread)]
-                for one in messages:
-                    values += [value for _, value in _named_hashes(key, thread, one)]
-                for some in chunks(values, _VALUES_A_QUERY):
-                    lifted += len((yield q.lift(resource=resource, values=some)))
-            return lifted
-
-        return await self._engine.write(script, name="tombstones.lift")
+        lifted = 0
+        for key in (yield from _keys(resource)):
+            values = [_hash(key, "resource"), _hash(key, "thread", thread)]
+            for one in messages:
+                values += [value for _, value in _named_hashes(key, thread, one)]
+            for some in chunks(values, _VALUES_A_QUERY):
+                lifted += len((yield q.lift(resource=resource, values=some)))
+        return lifted
 
 
 # ---------------------------------------------------------------- pieces of scripts
 
 
 def finding(
-    resource: str, thread: str, messages: Sequence[Saying], *, is_history: bool = False
+    resource: str, thread: str, messages: Sequence[AnyMessage], *, is_history: bool = False
 ) -> Script[frozenset[int]]:
     """Return the indexes of the messages that were forgotten."""
     keys = (yield from _keys(resource)) if messages else []
@@ -157,7 +123,7 @@ def finding(
     for place, one in enumerate(messages):
         said_at = None if is_history or one.created_at is None else to_micros(one.created_at)
         near = _NEAR.get(one.role, _NEAR_OTHERS) // timedelta(microseconds=1)
-        # By name or id only messages from before the forgetting, since an id may be used again.
+        # An id may be used again, so the hash of an id or a thread counts only for messages from before it was forgotten.
         untils = () if is_history else (thread_until, found.until("id", ids[place]))
         is_named = any(until is not None and (said_at is None or said_at <= until) for until in untils)
         marks = words[place]
@@ -167,9 +133,9 @@ def finding(
 
 
 def burying_messages(
-    resource: str, thread: str, messages: Iterable[Saying], new_id: Callable[[], str], at: int
+    resource: str, thread: str, messages: Iterable[AnyMessage], new_id: Callable[[], str], at: int
 ) -> Script[None]:
-    """Store tombstones of messages."""
+    """Store the tombstones of messages."""
     key = yield from _key(resource, new_id, at)
     rows: list[dict[str, object]] = []
     for one in messages:
@@ -182,16 +148,11 @@ def burying_messages(
         yield q.bury.many(list(once.values()))
 
 
-def burying_thread(resource: str, thread: str, new_id: Callable[[], str], at: int) -> Script[None]:
-    """Store the tombstone of a thread."""
+def burying_all(resource: str, thread: str | None, new_id: Callable[[], str], at: int) -> Script[None]:
+    """Store the tombstone of a thread. If the thread is None, store the tombstone of the resource."""
+    names = ("resource",) if thread is None else ("thread", thread)
     key = yield from _key(resource, new_id, at)
-    yield q.bury(**_row(resource, "thread", _hash(key, "thread", thread), said_at=0, at=at))
-
-
-def burying_resource(resource: str, new_id: Callable[[], str], at: int) -> Script[None]:
-    """Store the tombstone of a resource."""
-    key = yield from _key(resource, new_id, at)
-    yield q.bury(**_row(resource, "resource", _hash(key, "resource"), said_at=0, at=at))
+    yield q.bury(**_row(resource, names[0], _hash(key, *names), said_at=0, at=at))
 
 
 def _row(resource: str, kind: str, value: str, *, said_at: int, at: int) -> dict[str, object]:
@@ -203,7 +164,7 @@ def _keys(resource: str) -> Script[list[str]]:
 
 
 def _key(resource: str, new_id: Callable[[], str], at: int) -> Script[str]:
-    """Return the key of a resource; creates it when something of the resource is forgotten for the first time."""
+    """Return the key of a resource. It is created when something of the resource is forgotten for the first time."""
     keys = yield from _keys(resource)
     if keys:
         return keys[0]
@@ -227,7 +188,7 @@ def _hash(key: str, *names: object) -> str:
     return hmac.new(key.encode(), dumps([str(name) for name in names]).encode(), sha256).hexdigest()[:_DIGITS]
 
 
-def _named_hashes(key: str, thread: str, one: Saying) -> Iterable[tuple[str, str]]:
+def _named_hashes(key: str, thread: str, one: AnyMessage) -> Iterable[tuple[str, str]]:
     if one.id:
         yield "id", _hash(key, "id", thread, one.id)
     for mark in marks_of(one.role, one.parts):

@@ -1,31 +1,21 @@
-"""Check a message before it is saved: the types of its fields, and that JSON can hold its values exactly."""
+"""Check a message before it is saved: the types of its fields, and whether JSON can represent its values exactly."""
 
-from collections.abc import Iterable
-from types import UnionType
-from typing import cast
+from dataclasses import fields
+from typing import Final, cast, get_args
 
 from memolog.core.clock import to_micros
-from memolog.core.exact_json import check_json
-from memolog.core.message import (
-    ROLES,
-    FilePart,
-    NewMessage,
-    Part,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-    UnknownPart,
-    parts_to_json,
-)
+from memolog.core.exact_json import JsonObject, JsonValue, check_json
+from memolog.core.message import ROLES, FilePart, NewMessage, Part, ToolResultPart, parts_to_json
 from memolog.core.zones import check_zone
 from memolog.errors import InputError, NotJson, UnknownRole
 
+_KINDS: Final[tuple[type[Part], ...]] = get_args(Part)
+
 
 def check_message(message: NewMessage) -> str:
-    """Return the parts as JSON text; raises InputError for an unknown role, a wrong type, or a value that JSON would change."""
+    """Return the parts as JSON text. Raise InputError for an unknown role, a wrong type, or a value that JSON would change."""
     check_kinds(message)
-    # Encoding refuses circular and too deep values, so that the checks after it end.
+    # Encode first: it raises an error for circular values, for which `_check_values` would not end.
     text = parts_to_json(message.parts)
     for part in message.parts:
         _check_values(part)
@@ -33,7 +23,7 @@ def check_message(message: NewMessage) -> str:
 
 
 def check_kinds(message: NewMessage) -> None:
-    """Raise InputError for an unknown role or a field of a wrong type. Does not check whether JSON can hold the values."""
+    """Raise InputError for an unknown role or a field of a wrong type. Values inside of JSON are not checked."""
     if message.role not in ROLES:
         raise UnknownRole(message.role, ROLES)
     for name, value in (("speaker", message.speaker), ("zone", message.zone)):
@@ -56,61 +46,40 @@ def check_kinds(message: NewMessage) -> None:
         _check_part(part)
 
 
+# The fields of each kind of part that must be text or bytes, with their types, and the fields that may have any JSON value.
+_PLAIN: Final = {
+    kind: tuple((field.name, field.type) for field in fields(kind) if field.type in {str, str | None, bytes | None})
+    for kind in _KINDS
+}
+_JSON: Final = {
+    kind: tuple(field.name for field in fields(kind) if field.type in (JsonValue, JsonObject | None)) for kind in _KINDS
+}
+
+
 def _check_part(part: Part) -> None:
-    match part:
-        case TextPart():
-            _check_kind("A text", part.text)
-        case ReasoningPart():
-            _check_kind("A text", part.text)
-            _check_kind("The signature of a thought", part.signature, str | None)
-            _check_kind("An encrypted thought", part.encrypted, str | None)
-        case ToolCallPart():
-            _check_kind("The id of a tool call", part.id)
-            _check_kind("The name of a tool", part.name)
-        case ToolResultPart():
-            _check_kind("The call that a tool result answers", part.call_id)
-            _check_kind("The name of the tool of a tool result", part.name, str | None)
-            _check_files(part.files)
-        case FilePart():
-            _check_file(part)
-        case UnknownPart():
-            pass
-        case _:  # pyright: ignore[reportUnnecessaryComparison]
-            raise NotJson("A part", f"{type(part).__name__} is not a message part")
-
-
-def _check_files(files: Iterable[FilePart]) -> None:
-    if not isinstance(files, tuple | list) or not all(
-        isinstance(file, FilePart) for file in cast("list[object]", files)
-    ):
-        raise NotJson("A tool result", "one of its files is not a FilePart")
-    for file in files:
-        _check_file(file)
-
-
-def _check_file(file: FilePart) -> None:
-    _check_kind("The data of a file", file.data, bytes | None)
-    _check_kind("The media type of a file", file.media_type)
-    for name, value in (("address", file.url), ("name", file.name), ("detail", file.detail)):
-        _check_kind(f"The {name} of a file", value, str | None)
-
-
-def _check_kind(where: str, value: object, kind: type[str] | UnionType = str) -> None:
-    # Text and bytes look the same in JSON, so that a wrong type would come back as the other one.
-    if not isinstance(value, kind):
-        raise NotJson(where, f"got {type(value).__name__}, expected {getattr(kind, '__name__', kind)}")
+    plain = _PLAIN.get(type(part))
+    if plain is None:
+        raise NotJson("A part", f"{type(part).__name__} is not a message part")
+    for name, kind in plain:
+        # Text and bytes look the same in JSON, so a value of the wrong type would be read as the other type.
+        if not isinstance(value := getattr(part, name), cast("type", kind)):
+            expected = getattr(kind, "__name__", kind)
+            raise NotJson(_named(part, name), f"got {type(value).__name__}, expected {expected}")
+    if isinstance(part, ToolResultPart):
+        files = cast("object", part.files)
+        if not isinstance(files, tuple | list) or not all(isinstance(file, FilePart) for file in part.files):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise NotJson("A tool result", "one of its files is not a FilePart")
+        for file in part.files:
+            _check_part(file)
 
 
 def _check_values(part: Part) -> None:
-    check_json("What a part carries as extra", part.extra)
-    match part:
-        case ToolCallPart():
-            check_json("The arguments of a tool call", part.arguments)
-        case ToolResultPart():
-            check_json("The content of a tool result", part.content)
-            for file in part.files:
-                check_json("What a part carries as extra", file.extra)
-        case UnknownPart():
-            check_json("An unknown part", part.data)
-        case _:
-            pass
+    for name in _JSON[type(part)]:
+        if (value := getattr(part, name)) is not None:
+            check_json(_named(part, name), value)
+    for file in part.files if isinstance(part, ToolResultPart) else ():
+        _check_values(file)
+
+
+def _named(part: Part, field: str) -> str:
+    return f"The field `{field}` of a {type(part).__name__}"

@@ -388,10 +388,6 @@ ORDER BY g.pk
 -- void_reflections --
 SELECT pk FROM groups WHERE log_pk = :log_pk AND kind = 'reflection' AND state = 'void'
 
--- groups_of_thread --
-SELECT pk, id FROM groups
-WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND kind = 'observer' AND state IN ('active', 'covered')
-
 -- set_group_text --
 UPDATE groups SET text = :text, tokens = :tokens WHERE pk = :group_pk
 

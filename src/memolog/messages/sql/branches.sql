@@ -29,7 +29,7 @@ ORDER BY b.number
 UPDATE branches SET restored_at = :now WHERE pk = :branch_pk
 
 -- cited --
--- Which messages the lines of a group come from, up to a number.
+-- The sources of the observations of a group, up to a sequence number.
 SELECT s.first_seq, s.last_seq FROM observations o JOIN observation_sources s ON s.observation_pk = o.pk
 WHERE o.group_pk = :group_pk AND s.first_seq <= :up_to AND (o.state = 'deleted') = (CAST(:is_deleted AS BIGINT) = 1)
 

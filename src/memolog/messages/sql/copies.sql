@@ -1,5 +1,5 @@
 -- take_log_of_thread --
--- Whoever copies a log takes its row first: nothing is activated, reflected or corrected there until the copy is made.
+-- Locks the log, so that nothing is activated, reflected or edited in it until the copy is made.
 UPDATE logs SET version = version WHERE resource = :resource AND thread_pk = :thread_pk
 RETURNING pk, generation, next_handle
 
@@ -7,7 +7,7 @@ RETURNING pk, generation, next_handle
 UPDATE logs SET version = version WHERE resource = :resource AND thread_pk IS NOT NULL
 
 -- groups_of_log --
--- What is or was part of the log: a copy keeps what its reflections stand for.
+-- Also the groups that reflections cover, because a copied reflection refers to them.
 SELECT g.pk, g.id, g.handle, g.kind, g.state, g.thread_pk, g.first_seq, g.last_seq, g.run_pk, g.tokens, g.observations, g.first_at,
   g.last_at, g.created_at, g.activated_at, g.hints, g.text
 FROM groups g WHERE g.log_pk = :log_pk AND g.state IN ('active', 'covered')
@@ -25,7 +25,7 @@ SELECT r.kind, r.thread_pk, r.first_seq, r.last_seq, r.started_at, r.finished_at
 FROM runs r WHERE r.pk = :run_pk
 
 -- insert_run_copy --
--- A copied run cost nothing: the ledger has the original.
+-- A copied run has no cost, because the ledger has the cost of the original.
 INSERT INTO runs (id, log_pk, kind, status, thread_pk, first_seq, last_seq, owner, lease_until, heartbeat_at, started_at, finished_at,
   model, prompt_version, inputs)
 VALUES (:id, :log_pk, :kind, 'done', :thread_pk, :first_seq, :last_seq, 'copy', :started_at, :started_at, :started_at, :finished_at,
@@ -75,21 +75,21 @@ UPDATE threads SET
 WHERE pk = :target_pk
 
 -- thread_logs --
--- The threads of a resource whose own log has something to hand over.
+-- The threads of a resource whose own log covers messages.
 SELECT t.pk, t.id, l.pk AS log_pk, l.generation, c.seq
 FROM threads t JOIN logs l ON l.thread_pk = t.pk JOIN cursors c ON c.log_pk = l.pk AND c.thread_pk = t.pk
 WHERE t.resource = :resource AND c.seq > 0
 ORDER BY t.pk
 
 -- touched_here --
--- Whether a log has observed a thread already: then there is nothing to hand over.
+-- Whether a log has observed a thread already. Then the log of the thread is not merged into it.
 SELECT COUNT(*) AS groups FROM groups WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND kind = 'observer' AND state <> 'void'
 
 -- running_here --
 SELECT COUNT(*) AS runs FROM runs WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND status IN ('running', 'failed')
 
 -- merged_here --
--- Whether what a log holds of a thread was handed over by the thread's own log before.
+-- Whether the log of the thread was merged into this log before.
 SELECT 1 FROM runs WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND owner = 'copy' LIMIT 1
 
 -- handle_of --

@@ -1,21 +1,21 @@
 -- select_messages --
--- What every query that answers with messages starts with; db/rows.py reads these columns.
+-- The beginning of every query that returns messages. db/rows.py reads these columns.
 SELECT t.resource, t.id AS thread, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone,
   m.speaker, k.id AS task, m.metadata, m.parts, m.injection, m.search, m.pruned, m.turn
 FROM threads t JOIN messages m ON m.thread_pk = t.pk LEFT JOIN tasks k ON k.pk = m.task_pk
 
 -- advance --
--- Takes the thread's row and the next numbers in one statement: numbers are dense and rise in commit order.
+-- Locks the row of the thread and allocates numbers in one statement, so that numbers have no gaps and rise in commit order.
 UPDATE threads SET last_seq = last_seq + :count, updated_at = :now
 WHERE resource = :resource AND id = :thread
 RETURNING pk, last_seq, active_task_pk
 
 -- give_back --
--- Nobody else can have taken a number meanwhile: the row has been ours since `advance`.
+-- No other transaction has allocated a number meanwhile, because `advance` has locked the row.
 UPDATE threads SET last_seq = last_seq - :count WHERE pk = :thread_pk
 
 -- insert_message --
--- A known id answers with no row; the caller then compares the contents.
+-- If the id is stored already, no row is returned, and the caller compares the contents.
 INSERT INTO messages (thread_pk, seq, id, continuation, role, tokens, created_at, own, task_pk, turn, zone, speaker, pairs, metadata,
   parts)
 VALUES (:thread_pk, :seq, :id, :continuation, :role, :tokens, :created_at, :own, :task_pk, :turn, :zone, :speaker,
@@ -39,7 +39,7 @@ WHERE t.resource = :resource AND t.id = :thread AND m.id = :id
 ORDER BY m.continuation
 
 -- by_id_anywhere --
--- An id is unique within its thread; across the threads of a resource it may occur again.
+-- An id is unique in its thread only. Other threads of the resource may have the same id.
 {select_messages}
 WHERE t.resource = :resource AND m.id = :id
 ORDER BY t.pk, m.seq
@@ -51,14 +51,14 @@ ORDER BY m.seq
 LIMIT :limit
 
 -- newest_of --
--- Numbers are dense, so the newest rows of several threads are found without counting.
+-- Numbers have no gaps, so the newest rows of several threads are found without counting.
 {select_messages}
 WHERE t.pk IN (:threads[]) AND m.seq > t.last_seq - :newest
 ORDER BY t.pk, m.seq
 
 -- tail --
--- From `known` on every row; before it only those that may differ from what was saved. Whoever knows the others need not
--- read them again.
+-- Every row from `known` on. Of the earlier rows, only those that may differ from the saved message, because the caller has
+-- cached the others.
 {select_messages}
 WHERE m.thread_pk = :thread_pk AND m.seq > :after
   AND (m.seq >= :known OR m.state <> 'live' OR m.level <> 0 OR m.pruned <> 0 OR m.task_pk IS NOT NULL)
@@ -73,20 +73,15 @@ LIMIT :limit
 -- count_said --
 SELECT COUNT(*) AS messages FROM messages WHERE thread_pk = :thread_pk AND seq > :after AND seq < :before AND state = 'live' AND own = 0
 
--- count --
-SELECT COUNT(*) AS messages, COALESCE(SUM(m.tokens), 0) AS tokens
-FROM threads t JOIN messages m ON m.thread_pk = t.pk
-WHERE t.resource = :resource AND (CAST(:thread AS TEXT) IS NULL OR t.id = :thread) AND m.state = 'live' AND m.seq > :after
-
 -- last_user --
--- A user message that only answers tool calls is no request.
+-- A user message that has only tool results is not a request.
 {select_messages}
 WHERE m.thread_pk = :thread_pk AND m.seq <= :up_to AND m.role = 'user' AND m.state = 'live' AND m.pairs IS NULL AND m.pruned = 0
 ORDER BY m.seq DESC
 LIMIT 1
 
 -- note_unseen --
--- The first of a turn's unseen messages stays the first until a reply comes, also in a process that goes on with the turn.
+-- The first unseen message of a turn does not change until a reply comes. Another process may continue the turn.
 INSERT INTO unseen (thread_pk, turn, first_seq, owner)
 SELECT t.pk, CAST(:turn AS TEXT), CAST(:first_seq AS BIGINT), CAST(:owner AS TEXT)
 FROM threads t WHERE t.resource = :resource AND t.id = :thread
@@ -98,7 +93,7 @@ WHERE turn = :turn AND first_seq < :before
   AND thread_pk = (SELECT t.pk FROM threads t WHERE t.resource = :resource AND t.id = :thread)
 
 -- take_unseen --
--- Whoever hands in the same messages again goes on with the turn that did so before.
+-- A turn that saves the same messages again continues the earlier turn.
 DELETE FROM unseen
 WHERE turn <> :turn AND first_seq IN (:seqs[])
   AND thread_pk = (SELECT t.pk FROM threads t WHERE t.resource = :resource AND t.id = :thread)

@@ -1,11 +1,11 @@
 -- select_threads --
--- What every query that answers with threads starts with; db/rows.py reads these columns.
+-- The beginning of every query that returns threads. db/rows.py reads these columns.
 SELECT t.pk, t.id, t.resource, t.created_at, t.updated_at, t.last_seq, t.title, t.current_task, t.suggested_response,
   t.hinted_title, t.hinted_at, t.hinted_seq, k.id AS active_task, t.active_session, t.overrides, t.metadata, t.cloned_from
 FROM threads t LEFT JOIN tasks k ON k.pk = t.active_task_pk
 
 -- create_thread --
--- Two callers may create the same thread at once; the second finds it there.
+-- Two callers may create the same thread at the same time. The second one gets no row.
 INSERT INTO threads (resource, id, created_at, updated_at, title, metadata, overrides, cloned_from)
 VALUES (:resource, :thread, :now, :now, :title, :metadata, :overrides, :cloned_from)
 ON CONFLICT (resource, id) DO NOTHING
@@ -16,7 +16,7 @@ RETURNING pk
 WHERE t.resource = :resource AND t.id = :thread
 
 -- list_threads --
--- Newest activity first. The key of the last row seen continues the page, also when threads come and go meanwhile.
+-- Newest activity first. A page begins after the key of a row, so that threads may be added and deleted between pages.
 {select_threads}
 WHERE t.resource = :resource
   AND (t.updated_at < :before_at OR (t.updated_at = :before_at AND t.pk < :before_pk))
@@ -29,7 +29,7 @@ SET title = :title, metadata = :metadata, overrides = :overrides, updated_at = :
 WHERE resource = :resource AND id = :thread
 
 -- lock_thread --
--- Whoever writes to a thread takes its row first, so that writers of one thread queue up on both engines.
+-- A writer locks the row of the thread first, so that the writers of one thread run one after the other on both engines.
 UPDATE threads SET updated_at = updated_at WHERE resource = :resource AND id = :thread
 RETURNING pk, last_seq
 
@@ -37,19 +37,18 @@ RETURNING pk, last_seq
 SELECT id, pk FROM threads WHERE resource = :resource AND id IN (:threads[])
 
 -- lock_key --
--- Who takes several threads takes them one by one, by rising keys: two that do so never wait for each other.
+-- Several threads are locked one by one, by rising keys, to avoid deadlocks.
 UPDATE threads SET updated_at = updated_at WHERE pk = :thread_pk
 
 -- delete_thread --
--- Messages, cursors, runs, groups and the thread's own log go with it.
+-- The schema also deletes its messages, cursors, runs and groups, and its log if no other thread shares it.
 DELETE FROM threads WHERE resource = :resource AND id = :thread
-RETURNING last_seq
 
 -- count_threads --
 SELECT COUNT(*) AS threads FROM threads WHERE resource = :resource
 
 -- list_resources --
--- For whoever runs the database, never for a caller who acts for one resource.
+-- For the administration of the database only, because other callers act for one resource.
 SELECT resource FROM threads GROUP BY resource
 UNION
 SELECT resource FROM tasks GROUP BY resource
@@ -71,7 +70,7 @@ SELECT resource FROM tombstones GROUP BY resource
 UPDATE threads SET last_seq = :last_seq WHERE pk = :thread_pk
 
 -- copy_messages --
--- A clone's rows are new messages with new ids; order, times, counts and texts are the original's.
+-- The rows of a clone are new messages with new ids. Order, times, counts and texts are copied.
 SELECT seq, id, continuation, role, tokens, created_at, state, own, level, zone, speaker, pairs, metadata, parts, injection, search,
   pruned, compaction_pk
 FROM messages

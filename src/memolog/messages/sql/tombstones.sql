@@ -2,7 +2,7 @@
 SELECT value FROM tombstones WHERE resource = :resource AND kind = 'key' ORDER BY pk
 
 -- bury --
--- Forgotten once more, it is forgotten up to the later moment.
+-- If it is forgotten again, the later time counts.
 INSERT INTO tombstones (resource, kind, value, said_at, forgotten_at)
 VALUES (:resource, :kind, :value, :said_at, :forgotten_at)
 ON CONFLICT (resource, kind, value, said_at) DO UPDATE SET forgotten_at = excluded.forgotten_at
