@@ -116,6 +116,8 @@ class AgentTurn:
         self.memory, self.resource, self.thread, self.zone = memory, resource, thread, zone
         self.id = ""
         """The id of the turn. It is empty before the first step."""
+        self.id_prefix = ""
+        """The beginning of the ids of new turns."""
         self._turn: Turn | None = None
         # Sequence numbers of unanswered messages of an earlier agent run that this agent run repeats.
         self._repeated: tuple[int, ...] = ()
@@ -124,7 +126,7 @@ class AgentTurn:
         """Return the open turn. After `leave` the same turn is opened again. `id_` continues the turn of an earlier agent run."""
         if self._turn is None:
             turn = self.memory.thread(self.thread, resource=self.resource).turn(zone=self.zone)
-            turn.id = self.id or id_
+            turn.id, turn.id_prefix = self.id or id_, self.id_prefix
             self._turn = await turn.__aenter__()
             self.id = turn.id
         return self._turn

@@ -327,3 +327,83 @@ async def test_thoughts_and_pictures_reach_the_model_as_they_were(tmp_path: Path
     assert thought.content == blocks
     assert thought.model_dump_json() == done["messages"][1].model_dump_json()
     assert result.model_dump_json() == done["messages"][2].model_dump_json()
+
+
+# ---------------------------------------------------------------- going back
+
+
+async def _checkpoint(bot: Any, last: str) -> Any:
+    """Return the configuration of the newest checkpoint whose state ends with this text."""
+    history = [one async for one in bot.aget_state_history(HERE)]
+    return next(one.config for one in history if one.values.get("messages") and one.values["messages"][-1].text == last)
+
+
+def _about(messages: list[BaseMessage]) -> AIMessage:
+    return told(f"about {last_question(messages)}")
+
+
+def _graph(memory: Memory, model: Scripted) -> Any:
+    return create_agent(model, middleware=[MemoryMiddleware(memory, resource="alice")], checkpointer=InMemorySaver())
+
+
+async def _ask(bot: Any, at: Any, *texts: str) -> None:
+    for text in texts:
+        await bot.ainvoke({"messages": [HumanMessage(text, id=f"h-{text}")]}, at)
+
+
+async def _edit(bot: Any, last: str, text: str) -> None:
+    edited = await bot.aupdate_state(await _checkpoint(bot, last), {"messages": [HumanMessage(text, id=f"h-{last}")]})
+    await bot.ainvoke(None, edited)
+
+
+@pytest.mark.parametrize("first", ["one", "two"], ids=["the first question", "a later question"])
+@pytest.mark.parametrize("times", [1, 3])
+async def test_another_answer(tmp_path: Path, first: str, times: int) -> None:
+    """A checkpoint before an answer is run again: the model sees the question once, and no rejected answer."""
+    async with Memory(tmp_path / "m.db") as memory:
+        model = Scripted(script=lambda _: told(f"answer {len(model.received)}"))  # pyright: ignore[reportUnknownLambdaType]
+        bot = _graph(memory, model)
+        await _ask(bot, HERE, "one", "two")
+        at = await _checkpoint(bot, first)
+        for _ in range(times):
+            await bot.ainvoke(None, at)
+        rows = brief(await stored(memory, "alice", "t1"))
+        branches = await memory.thread("t1", resource="alice").branches()
+    before = ["user: one", "assistant: answer 1"] if first == "two" else []
+    assert rows == [*before, f"user: {first}", f"assistant: answer {2 + times}"]
+    assert len(branches) == times
+    assert "answer 2" not in str(model.received[-1])
+
+
+@pytest.mark.parametrize("last", ["one", "two"], ids=["the first question", "a later question"])
+async def test_an_edited_question(tmp_path: Path, last: str) -> None:
+    """The model sees the new words, also when it is edited twice or asked again; the old ones are a branch."""
+    async with Memory(tmp_path / "m.db") as memory:
+        model = Scripted(script=_about)
+        bot = _graph(memory, model)
+        await _ask(bot, HERE, "one", "two")
+        await _edit(bot, last, "uno")
+        await bot.ainvoke(None, await _checkpoint(bot, "uno"))
+        await _edit(bot, last, "eins")
+        await _ask(bot, HERE, "next")
+        rows = brief(await stored(memory, "alice", "t1"))
+    before = ["user: one", "assistant: about one"] if last == "two" else []
+    assert rows == [*before, "user: eins", "assistant: about eins", "user: next", "assistant: about next"]
+    assert not {one.text.removeprefix("about ") for one in model.received[-1]} & {"two", "uno"}
+
+
+async def test_a_new_question_after_an_older_checkpoint(tmp_path: Path) -> None:
+    """What came after the checkpoint is withdrawn, but nothing that another graph saved in the same thread."""
+    async with Memory(tmp_path / "m.db") as memory:
+        model = Scripted(script=_about)
+        bots = [_graph(memory, model) for _ in range(2)]
+        await _ask(bots[0], HERE, "one", "two")
+        await _ask(bots[0], await _checkpoint(bots[0], "about one"), "three")
+        assert brief(await stored(memory, "alice", "t1"))[2:] == ["user: three", "assistant: about three"]
+        await _ask(bots[1], HERE, "other")
+        await _ask(bots[0], await _checkpoint(bots[0], "about one"), "four")
+        rows = brief(await stored(memory, "alice", "t1"))
+    assert rows[2:] == [
+        *("user: three", "assistant: about three", "user: other", "assistant: about other"),
+        *("user: four", "assistant: about four"),
+    ]

@@ -4,8 +4,11 @@ import asyncio
 import copy
 import functools
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
+from hashlib import sha256
 from typing import Annotated, Any, Final, NotRequired, TypeAlias, TypeVar, cast
 
 from langchain.agents.middleware.pii import PIIDetectionError
@@ -40,15 +43,17 @@ from memolog.adapters.langchain.messages import from_langchain, to_langchain, us
 from memolog.adapters.new_messages import AgentTurn
 from memolog.adapters.provider_limits import is_refusal
 from memolog.core.exact_json import dumps
-from memolog.core.message import MessageState, NewMessage, Part, Role, TextPart
+from memolog.core.message import Message, MessageState, NewMessage, Part, Role, TextPart
 from memolog.core.own_tools import OWN_TOOLS
-from memolog.errors import InputError
+from memolog.errors import InputError, MemologError, NotFound
 from memolog.memory import Memory
 from memolog.sync import SyncMemory
 from memolog.tools.definitions import definition, guidance
 from memolog.turn import Turn
 
 T = TypeVar("T")
+
+_log = logging.getLogger("memolog")
 
 
 class Driver:
@@ -107,6 +112,8 @@ def _tool(name: str, driver: Driver, scope: Scope) -> BaseTool:
 _SUMMARY: Final = "summarization"
 # At most this many messages at the end are looked up. If their ids are new in every agent run, none is stored.
 _NEAR: Final = 12
+# At most this many messages after the last message that state and thread share are read.
+_END: Final = 500
 _ROLE: Final[dict[str, Role]] = {"ai": "assistant", "tool": "tool"}
 
 
@@ -132,6 +139,8 @@ class Run(AgentTurn):
     ) -> Context:
         """Save the new messages of the state and return the context for the model."""
         is_first = self._processed is None
+        if is_first:
+            await self._rewind([one for one in messages if _is_said(one)])
         new = await self._new(messages, answered=False)
         if is_first:
             new = await self._without_saved(messages, new)
@@ -188,6 +197,48 @@ class Run(AgentTurn):
         await self.record(messages, answered=False)
         await self.leave()
 
+    # ------------------------------------------------------------ going back
+
+    async def _rewind(self, said: Sequence[BaseMessage]) -> None:
+        """Rewind the thread if the state went back to an earlier checkpoint.
+
+        Then messages that agent runs with the same first message saved come after the last message that state and thread share.
+        Messages of others are never withdrawn.
+        """
+        if not said or not said[0].id or self.memory.config.read_only:
+            return
+        # All checkpoints of a conversation have the same first message.
+        self.id_prefix = f"{sha256(said[0].id.encode()).hexdigest()[:12]}-"
+        handle = self.memory.thread(self.thread, resource=self.resource)
+        try:
+            if (shared := await self._last_shared(said)) is None:
+                return
+            page = await handle.messages(after=shared, limit=_END)
+            after, state_ids = [row for row in page.items if row.state == "live"], {one.id for one in said[:-1]}
+            is_own = all((row.turn or "").startswith(self.id_prefix) and row.id not in state_ids for row in after)
+            if after and is_own:
+                await handle.rewind(to=shared, ended_only=True)
+        except NotFound:
+            return
+        except MemologError as error:
+            if self.memory.config.strict:
+                raise
+            _log.warning("the thread cannot be rewound: %s", error)
+
+    async def _last_shared(self, said: Sequence[BaseMessage]) -> int | None:
+        """Return the number of the last live message that is also in the state. An edited question is not shared.
+
+        The result is 0 if the state has no shared message but a question that was stored before. Else it is None.
+        """
+        was_stored = False
+        for one in said[: -_NEAR - 1 : -1]:
+            rows = await self.rows(one.id or "")
+            was_stored = was_stored or (one is said[-1] and bool(rows))
+            live = [row for row in rows if row.state == "live"]
+            if live and not (one is said[-1] and _is_edited(one, live)):
+                return live[-1].seq
+        return 0 if was_stored and len(said) <= _NEAR else None
+
     # ------------------------------------------------------------ inside
 
     async def _open(self, new: Iterable[NewMessage]) -> Turn:
@@ -219,7 +270,14 @@ class Run(AgentTurn):
         if place is None:
             answers = [n for n, one in enumerate(said) if isinstance(one, AIMessage)]
             place = 0 if not answers else answers[-1] + (0 if answered else 1)
-        return [from_langchain(one) for one in await self._unstored(said[place:])]
+        return [from_langchain(one) for one in await self._unstored(said[place:])] or await self._asked_again(said)
+
+    async def _asked_again(self, said: Sequence[BaseMessage]) -> list[NewMessage]:
+        """Return the last message of the state if it is a question whose stored message was withdrawn. It gets a new id."""
+        last = said[-1] if said else None
+        if not isinstance(last, HumanMessage) or await self._state(last) != "withdrawn":
+            return []
+        return [replace(from_langchain(last), id=None)]
 
     async def _without_saved(self, messages: Sequence[BaseMessage], new: Sequence[NewMessage]) -> list[NewMessage]:
         """Return the new messages at the first request, without messages that a failed agent run has saved."""
@@ -262,6 +320,13 @@ class Run(AgentTurn):
             return None
         rows = await self.rows(message.id)
         return None if not rows else "live" if any(row.state == "live" for row in rows) else rows[-1].state
+
+
+def _is_edited(message: BaseMessage, rows: Sequence[Message]) -> bool:
+    """Return whether a question has another text than its stored message. Secrets in the stored text may be redacted."""
+    texts = [part.text for part in from_langchain(message).parts if isinstance(part, TextPart)]
+    stored = [part.text for row in rows for part in row.parts if isinstance(part, TextPart)]
+    return texts != stored and not any("[redacted: " in text for text in stored)
 
 
 def _question(said: Sequence[BaseMessage]) -> int:
