@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,39 @@ async def test_a_new_thread_begins_with_the_history_it_is_given(memory: Memory) 
     await agent.run("three", message_history=[*before.all_messages(), *after.new_messages()])
     assert len(await said(memory)) == 6
     assert [len(message.parts) for message in script.requests[-1]] == [2, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("kept", [1, 3], ids=["the first question", "a later question"])
+async def test_another_answer(memory: Memory, kept: int) -> None:
+    """A history that ends with an answered question: the model sees the question once, and no rejected answer."""
+    numbers = count(1)
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        del messages, info
+        return ModelResponse([TextPart(f"answer {next(numbers)}")])
+
+    script = Script(answer)
+    agent = agent_with(memory, script)
+    first = await agent.run("one", conversation_id="t1")
+    second = await agent.run("two", message_history=first.all_messages(), conversation_id="t1")
+    for _ in range(3):
+        await agent.run(message_history=second.all_messages()[:kept], conversation_id="t1")
+    before = ["user: one", "assistant: answer 1"] if kept > 1 else []
+    assert await said(memory) == [*before, f"user: {'two' if kept > 1 else 'one'}", "assistant: answer 5"]
+    assert [len(script.requests[-1]), "answer 4" in script.prompts.sent[-1][1]] == [kept, False]
+    assert len(await memory.thread("t1", resource="alice").branches()) == 3
+
+
+async def test_a_history_of_another_branch(memory: Memory) -> None:
+    """A question after an older history takes the place of what came after it, but nobody else's messages are withdrawn."""
+    agent = agent_with(memory, Script())
+    first = await agent.run("one", conversation_id="t1")
+    for text in ("two", "two again"):
+        await agent.run(text, message_history=first.all_messages(), conversation_id="t1")
+    assert (await said(memory))[2:] == ["user: two again", "assistant: you said: two again"]
+    await agent_with(memory, Script()).run("from elsewhere", conversation_id="t1")
+    await agent.run("three", message_history=first.all_messages(), conversation_id="t1")
+    assert len(await said(memory)) == 8
 
 
 async def test_a_request_that_failed_is_asked_again(memory: Memory) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import copy
 import functools
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
@@ -45,15 +44,13 @@ from memolog.adapters.provider_limits import is_refusal
 from memolog.core.exact_json import dumps
 from memolog.core.message import Message, MessageState, NewMessage, Part, Role, TextPart
 from memolog.core.own_tools import OWN_TOOLS
-from memolog.errors import InputError, MemologError, NotFound
+from memolog.errors import InputError
 from memolog.memory import Memory
 from memolog.sync import SyncMemory
 from memolog.tools.definitions import definition, guidance
 from memolog.turn import Turn
 
 T = TypeVar("T")
-
-_log = logging.getLogger("memolog")
 
 
 class Driver:
@@ -112,8 +109,6 @@ def _tool(name: str, driver: Driver, scope: Scope) -> BaseTool:
 _SUMMARY: Final = "summarization"
 # At most this many messages at the end are looked up. If their ids are new in every agent run, none is stored.
 _NEAR: Final = 12
-# At most this many messages after the last message that state and thread share are read.
-_END: Final = 500
 _ROLE: Final[dict[str, Role]] = {"ai": "assistant", "tool": "tool"}
 
 
@@ -200,30 +195,13 @@ class Run(AgentTurn):
     # ------------------------------------------------------------ going back
 
     async def _rewind(self, said: Sequence[BaseMessage]) -> None:
-        """Rewind the thread if the state went back to an earlier checkpoint.
-
-        Then messages that agent runs with the same first message saved come after the last message that state and thread share.
-        Messages of others are never withdrawn.
-        """
+        """Rewind the thread if the state went back to an earlier checkpoint."""
         if not said or not said[0].id or self.memory.config.read_only:
             return
         # All checkpoints of a conversation have the same first message.
         self.id_prefix = f"{sha256(said[0].id.encode()).hexdigest()[:12]}-"
-        handle = self.memory.thread(self.thread, resource=self.resource)
-        try:
-            if (shared := await self._last_shared(said)) is None:
-                return
-            page = await handle.messages(after=shared, limit=_END)
-            after, state_ids = [row for row in page.items if row.state == "live"], {one.id for one in said[:-1]}
-            is_own = all((row.turn or "").startswith(self.id_prefix) and row.id not in state_ids for row in after)
-            if after and is_own:
-                await handle.rewind(to=shared, ended_only=True)
-        except NotFound:
-            return
-        except MemologError as error:
-            if self.memory.config.strict:
-                raise
-            _log.warning("the thread cannot be rewound: %s", error)
+        if (shared := await self._last_shared(said)) is not None:
+            await self.rewind_after(shared, {one.id for one in said[:-1]})
 
     async def _last_shared(self, said: Sequence[BaseMessage]) -> int | None:
         """Return the number of the last live message that is also in the state. An edited question is not shared.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import anyio
@@ -48,6 +49,8 @@ from memolog.turn import Turn
 _UNFINISHED: Final = "suspended"
 # At most this many messages of a history are saved in one call.
 _AT_ONCE: Final = 200
+# At most this many messages at the end of a history are looked up.
+_NEAR: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class MemoryRun(AgentTurn):
     ) -> None:
         super().__init__(memory, turn.resource, turn.thread)
         self.turn, self.read_only, self._outer = turn, read_only, outer
-        self._turn = turn
+        self._turn, self.id_prefix = turn, turn.id_prefix
         self.is_stopped = False
         self.children: list[MemoryRun] = []
         self._run_id = run_id
@@ -158,8 +161,20 @@ class MemoryRun(AgentTurn):
             self._resumed = request
             if await self._is_known(to_messages(self._bare(request))):
                 self._done.append(tuple(self._bare(request).parts))
-        if before and not self.read_only and await self.is_new_thread():
+        if self.read_only:
+            return
+        if before and await self.is_new_thread():
             await self._adopt(before)
+        else:
+            await self._rewind([*before, *([self._resumed] if self._resumed else [])])
+
+    async def _rewind(self, history: Sequence[ModelMessage]) -> None:
+        """Rewind the thread if the caller went back: the thread has messages after the last message of the caller's history."""
+        ids = [[one.id or "" for one in to_messages(self._bare(message))] for message in history]
+        for names in ids[: -_NEAR - 1 : -1]:
+            if live := [row.seq for name in names for row in await self.rows(name) if row.state == "live"]:
+                await self.rewind_after(max(live), {name for some in ids for name in some})
+                return
 
     async def _is_known(self, messages: Sequence[NewMessage]) -> bool:
         rows = [row for message in messages for row in await self.rows(message.id or "")]
@@ -513,6 +528,8 @@ class MemoryCapability(AbstractCapability[Any]):
         zone = _chosen(self.zone, ctx) if self.zone is not None else None
         turn = self.memory.thread(thread, resource=resource).turn(zone=zone, settings=settings or None)
         copy = replace(self)
+        first = ctx.messages[0].run_id if ctx.messages else ctx.run_id
+        turn.id_prefix = f"{sha256((first or '').encode()).hexdigest()[:12]}-"
         copy.run = MemoryRun(self.memory, turn, ctx.run_id, outer=outer, read_only=bool(settings.get("read_only")))
         return copy
 
