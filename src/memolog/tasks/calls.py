@@ -115,6 +115,7 @@ class Tasks(TaskStore, TaskLinks, TaskClaims):
         lease: float | None = None,
     ) -> Claimed | None:
         """Claim the most urgent ready task, and return it. Return None if no task is ready."""
+        # A read-only memory raises its error also if no task is ready.
         await self._begun(to_write=True)
         tried: set[str] = set()
         while True:
