@@ -93,8 +93,8 @@ async def live_oddly(memory: Memory, resource: str) -> None:
     ]
     kit = await memory.open()
     await kit.store.messages.save(resource, "t1", odd)
-    await kit.store.task_messages.attach(resource, "T-1", ["odd-1", "odd-2"], "reference", who="tester")
-    await kit.store.task_messages.attach(resource, "T-1", ["odd-1"], "output", who="tester")
+    await tasks.attach("T-1", ["odd-1", "odd-2"])
+    await tasks.attach("T-1", ["odd-1"], "output")
     sql = "UPDATE messages SET state = 'forgotten', parts = '[]' WHERE id = 'gone-1' RETURNING seq"
     await run_sql(kit.store, sql)
     hashed = (
