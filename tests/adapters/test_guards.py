@@ -216,5 +216,5 @@ def test_a_memory_that_cannot_be_awaited(tmp_path: Path) -> None:
     """What is awaited refuses the synchronous face, with a word on which one to take."""
     with SyncMemory(str(tmp_path / "m.db")) as memory:
         wrong: Any = memory
-        with pytest.raises(InputError, match="Pass a Memory"):
+        with pytest.raises(InputError, match="must be a Memory, got SyncMemory"):
             asyncio.run(GUARDS.run(wrong, "t1", "alice", UserMessage("hello"), model=echo))

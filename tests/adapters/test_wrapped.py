@@ -292,7 +292,7 @@ async def test_bindings(driver: Driver) -> None:
         assert await stored(memory, "alice", "t2") == []
         async with memory.thread("t1", resource="alice").turn() as turn:
             assert len((await turn.prepare(UserMessage("more"))).tail) == 5
-        with pytest.raises(InputError, match="cannot be used with"):
+        with pytest.raises(InputError, match="must be a SyncMemory, got Memory"):
             wrap(driver, provider.client(), memory)
         with pytest.raises(InputError, match="cannot be wrapped"):
             wrap(driver, object(), memory)

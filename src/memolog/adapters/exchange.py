@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 from memolog import Context
 from memolog.adapters import at_once, returned
 from memolog.adapters.alignment import S, has_answer
-from memolog.adapters.guards import GuardedTurn, SyncGuardedTurn
+from memolog.adapters.guards import GuardedTurn, SyncGuardedTurn, check_memory
 from memolog.adapters.new_messages import find_new
 from memolog.adapters.provider_limits import encodable, is_refusal, take_back, tells_refusal, weight
 from memolog.core.message import NewMessage, TextPart
@@ -355,39 +355,24 @@ _current: ContextVar[Exchange | None] = ContextVar("memolog_exchange", default=N
 _OURS: Final = "x-memolog-"
 
 
-def remembering(client: C, memory: Memory | SyncMemory, turn: object, bound: Callable[..., Bound]) -> C:
-    """Return a copy of a client that uses memory and the connections of the client."""
+def remembering(client: C, memory: Memory | SyncMemory, turn: object, apis: tuple[Api, ...], **options: Any) -> C:
+    """Return a copy of a client that uses memory and the connections of the client. The other options are those of `Bound`."""
     is_async = inspect.iscoroutinefunction(getattr(type(client), "request", None))
     if not hasattr(client, "request") or not hasattr(client, "copy"):
         raise InputError(
             f"`client` cannot be wrapped: got {type(client).__name__}.",
             then="Pass the client itself: OpenAI(), AsyncOpenAI(), Anthropic() or AsyncAnthropic().",
         )
-    if not isinstance(memory, Memory | SyncMemory):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(
-            f"`memory` must be a Memory or a SyncMemory, got {type(memory).__name__}.",
-            why="The caller opens and closes the memory, and may share it between clients.",
-            then=f'Pass {"Memory" if is_async else "SyncMemory"}("memolog.db").',
-        )
-    if is_async != isinstance(memory, Memory):
-        raise InputError(
-            f"A {type(client).__name__} cannot be used with a {type(memory).__name__}.",
-            why="One of them is asynchronous, and the other is not.",
-            then=f"Use {'Memory' if is_async else 'SyncMemory'}(…) with this client.",
-        )
-    drive: Drive | None = None
-    if isinstance(memory, SyncMemory):
-        # The calls run on the event loop of the memory.
-        inner, drive = memory.asynchronous, memory.run
-    else:
-        inner = memory
+    check_memory(memory, Memory if is_async else SyncMemory)
+    # The calls of a synchronous client run on the event loop of the memory.
+    inner, drive = (memory, None) if isinstance(memory, Memory) else (memory.asynchronous, memory.run)
     if isinstance(turn, SyncTurn):
         turn = turn.asynchronous
     if isinstance(turn, SyncGuardedTurn):
         turn = turn.inner
     # Call the `copy` of the class, because the `copy` of a client that is wrapped already would wrap it twice.
     made = cast("Any", type(client)).copy(client)
-    _Remembered(made, bound(memory=inner, turn=cast("OpenTurn | None", turn)), drive)
+    _Remembered(made, Bound(memory=inner, turn=cast("OpenTurn | None", turn), apis=apis, **options), drive)
     return cast("C", made)
 
 

@@ -22,17 +22,24 @@ from memolog.turn import Turn
 __all__ = ["Checked", "Guard", "GuardStopped", "GuardedTurn", "Guards", "SyncGuardedTurn"]
 
 
-def check_memory(memory: object, *, sync_too: bool = False) -> None:
-    """Raise InputError unless `memory` is a Memory. With `sync_too` a SyncMemory is accepted too."""
-    if isinstance(memory, Memory) or (sync_too and isinstance(memory, SyncMemory)):
-        return
-    if isinstance(memory, SyncMemory):
+def check_memory(memory: object, *kinds: type[Memory | SyncMemory]) -> None:
+    """Raise InputError unless `memory` belongs to one of these classes. The default is `Memory`."""
+    kinds = kinds or (Memory,)
+    if not isinstance(memory, kinds):
+        names = " or a ".join(kind.__name__ for kind in kinds)
+        # The value is not shown, because it may be a database address with a password.
         raise InputError(
-            "`memory` must be a Memory, got SyncMemory.",
-            why="This adapter is asynchronous.",
-            then="Pass a Memory: `async with Memory(…) as memory`.",
+            f"`memory` must be a {names}, got {type(memory).__name__}.",
+            why="Asynchronous code needs a Memory, and synchronous code needs a SyncMemory.",
+            then=f'Pass {kinds[-1].__name__}("memolog.db"), which the caller opens and closes.',
         )
-    raise _wrong_memory(memory, "Memory or a SyncMemory" if sync_too else "Memory")
+
+
+def check_id(what: str, value: object, then: str) -> str:
+    """Return the id of a thread or of a resource. Raise InputError if it is empty or not a string."""
+    if not isinstance(value, str) or not value:
+        raise InputError(f"The agent run has no {what}.", why="Memory is stored for a thread of a resource.", then=then)
+    return value
 
 
 def check_errors(name: str, given: object) -> None:
@@ -45,14 +52,6 @@ def check_errors(name: str, given: object) -> None:
                 why="An error of one of these classes discards the turn.",
                 then=f"Pass the classes themselves: {name}=(Blocked,).",
             )
-
-
-def _wrong_memory(given: object, wanted: str) -> InputError:
-    # The value is not shown, because it may be a database address with a password.
-    return InputError(
-        f"`memory` must be a {wanted}, got {type(given).__name__}.",
-        then=f'Pass an open memory: {wanted.rsplit(maxsplit=1)[-1]}("memolog.db").',
-    )
 
 
 Side: TypeAlias = Literal["input", "output"]
@@ -111,8 +110,7 @@ class Guards:
 
     def sync_turn(self, memory: SyncMemory, thread: str, resource: str, **options: Any) -> "SyncGuardedTurn":
         """Return a turn that calls the guards, for synchronous code: `with guards.sync_turn(memory, "t1", "alice") as turn`."""
-        if not isinstance(memory, SyncMemory):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise _wrong_memory(memory, "SyncMemory")
+        check_memory(memory, SyncMemory)
         return SyncGuardedTurn(memory, memory.thread(thread, resource=resource).turn(**options), self)
 
     async def run(
