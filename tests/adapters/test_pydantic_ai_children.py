@@ -293,14 +293,6 @@ async def test_a_guard_discards_what_children_said(memory: Watched, child: Child
     assert await everything(memory) == before
 
 
-async def test_an_error_that_is_no_guard_keeps_the_turn(memory: Watched) -> None:
-    """Only what is named as a guard's error discards."""
-    agent = Agent(Script().model, capabilities=[MemoryCapability(memory, "alice"), InputGuard()])
-    with pytest.raises(Blocked):
-        await agent.run("forbidden", conversation_id="t1")
-    assert await lines(memory, "t1") == ["user: forbidden"]
-
-
 async def test_a_guard_that_answers_in_the_models_place(memory: Watched) -> None:
     """A guard need not raise: it says that the turn must not stay, and the run goes on to its refusal."""
     hooks: Hooks[Any] = Hooks()
