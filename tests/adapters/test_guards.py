@@ -208,13 +208,7 @@ async def test_a_memory_of_the_wrong_kind(tmp_path: Path) -> None:
         assert "secret" not in str(told.value)
     async with Memory(tmp_path / "m.db") as memory:
         wrong = memory
-        with pytest.raises(InputError, match="must be a SyncMemory"):
+        with pytest.raises(InputError, match="must be a SyncMemory, got Memory"):
             GUARDS.sync_turn(wrong, "t1", "alice")
-
-
-def test_a_memory_that_cannot_be_awaited(tmp_path: Path) -> None:
-    """What is awaited refuses the synchronous face, with a word on which one to take."""
-    with SyncMemory(str(tmp_path / "m.db")) as memory:
-        wrong: Any = memory
-        with pytest.raises(InputError, match="must be a Memory, got SyncMemory"):
-            asyncio.run(GUARDS.run(wrong, "t1", "alice", UserMessage("hello"), model=echo))
+    with SyncMemory(str(tmp_path / "m.db")) as wrong, pytest.raises(InputError, match="must be a Memory, got Sync"):
+        await GUARDS.run(wrong, "t1", "alice", UserMessage("hello"), model=echo)

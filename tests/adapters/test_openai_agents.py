@@ -116,9 +116,6 @@ def talk(memory: Memory) -> Talk:
     return Talk(memory)
 
 
-# ---------------------------------------------------------------- the long conversation
-
-
 # ---------------------------------------------------------------- runs that end early
 
 
@@ -426,7 +423,7 @@ async def test_thoughts_pass_through_in_order(talk: Talk) -> None:
     )
     call = function_call("add", {"a": 1, "b": 2}, call_id="c1", item_id="fc_1")
     await talk.ask("Think.", [reasoning(), call], talk.says("Three."))
-    # Nothing stands between what a model thought and what it goes on from, so this request has no edge.
+    # The edge is in the last user message, so that nothing is between the reasoning and the result of the call.
     sent = talk.model.calls[-1].input
     assert [item.get("type", item.get("role")) for item in sent] == [
         "user",

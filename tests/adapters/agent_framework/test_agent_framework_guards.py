@@ -189,21 +189,14 @@ async def test_a_first_turn_that_is_stopped(tmp_path: Path, guard: Any, text: st
     assert text not in client.received[-1].text
 
 
-async def test_a_guard_that_ends_a_run_at_the_door(tmp_path: Path) -> None:
-    """Nothing was saved that would have to be withdrawn."""
+@pytest.mark.parametrize(
+    ("guard", "text"), [(AtTheDoor(), "a bad question"), (AfterTheRun(), "the secret")], ids=["before", "after"]
+)
+async def test_a_guard_around_the_whole_run(tmp_path: Path, guard: Any, text: str) -> None:
+    """Nothing of the turn stays, whether the guard ends the agent run before it begins or replaces its answer at the end."""
     async with Memory(tmp_path / "m.db") as memory:
-        bot = guarded(memory, Scripted(script), AtTheDoor())
-        answers = await talk(bot, ["one", "a bad question"], stream=False)
-        rows = await stored(memory, "alice", "t1")
-    assert answers[1] == REFUSAL
-    assert brief(rows) == KEPT[:2]
-
-
-async def test_a_guard_that_replaces_what_a_run_answered(tmp_path: Path) -> None:
-    """It comes after the run has ended: the turn is withdrawn all the same."""
-    async with Memory(tmp_path / "m.db") as memory:
-        bot = guarded(memory, Scripted(script), AfterTheRun())
-        answers = await talk(bot, ["one", "the secret", "two"], stream=False)
+        bot = guarded(memory, Scripted(script), guard)
+        answers = await talk(bot, ["one", text, "two"], stream=False)
         rows = await stored(memory, "alice", "t1")
     assert answers[1] == REFUSAL
     assert brief(rows) == KEPT
