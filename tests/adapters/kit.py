@@ -196,14 +196,9 @@ def split_messages(messages: Sequence[Json]) -> tuple[list[Json], str | None]:
         if made[place].get("role") == "user":
             content = made[place]["content"]
             text, edge = split_edge(content if isinstance(content, str) else content[-1].get("text", ""))
-            kept = (
-                text
-                if isinstance(content, str)
-                else [*content[:-1], {**content[-1], "text": text}]
-                if edge
-                else content
-            )
-            made[place] = {**made[place], "content": kept}
+            if edge:
+                kept = text if isinstance(content, str) else [*content[:-1], {**content[-1], "text": text}]
+                made[place] = {**made[place], "content": kept}
             break
     return made, edge
 

@@ -1,10 +1,10 @@
 """Find the new messages in the list of a client, and the message to which the client went back."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
+from kit.rows import row
 from memolog import AssistantMessage, NewMessage, ReasoningPart, TextPart, ToolCallPart, ToolMessage, UserMessage
 from memolog.adapters.alignment import after_last_answer, align
 from memolog.core.message import Message
@@ -33,20 +33,7 @@ def made(short: Short) -> NewMessage:
 
 def rows(*shorts: Short) -> list[Message]:
     """Return the messages as stored rows."""
-    at = datetime(2026, 1, 1, tzinfo=UTC)
-    return [
-        Message(
-            id=f"m{seq}",
-            resource="alice",
-            thread="t1",
-            seq=seq,
-            role=(one := made(short)).role,
-            parts=one.parts,
-            tokens=1,
-            created_at=at,
-        )
-        for seq, short in enumerate(shorts, 1)
-    ]
+    return [row(seq, one.role, *one.parts, id=f"m{seq}") for seq, one in enumerate(map(made, shorts), 1)]
 
 
 TWO = ("u:one", "a:1", "u:two", "a:2")
@@ -113,7 +100,9 @@ TOOLS = ("u:one", "c:x", "r:x", "a:1")
         ),
     ],
 )
-def test_alignment(stored: tuple[Short, ...], given: tuple[Short, ...], new: tuple[Short, ...], rewind_to: int) -> None:
+def test_alignment(
+    stored: tuple[Short, ...], given: tuple[Short, ...], new: tuple[Short, ...], rewind_to: int | None
+) -> None:
     """Each list has these new messages and goes back to this row. Without `rewinds`, the question is asked again instead."""
     sent, known, expected = [made(short) for short in given], rows(*stored), tuple(map(made, new))
     found = align(sent, known, rewinds=True, is_whole=True)

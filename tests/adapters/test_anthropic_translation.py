@@ -1,6 +1,5 @@
 """Anthropic messages to ours and back: the library's own types, exact, and fit to be sent, with marks for the cache."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,10 +10,10 @@ from hypothesis import strategies as st
 
 from adapters.corpus import ANSWER, MESSAGES, is_theirs
 from adapters.kit import JSON_VALUES, context_of, exact, through_the_store
+from kit.rows import row
 from memolog import (
     AssistantMessage,
     FilePart,
-    Message,
     NewMessage,
     ReasoningPart,
     SystemMessage,
@@ -120,16 +119,7 @@ def test_results_of_one_step_are_one_message() -> None:
     )
     mixed = UserMessage([*ToolMessage("b", "2").parts, TextPart(text="Go on.")])
     rows = [
-        Message(
-            id=str(n),
-            resource="r",
-            thread="t",
-            seq=n,
-            role=one.role,
-            parts=one.parts,
-            created_at=datetime.now(UTC),
-            tokens=1,
-        )
+        row(n, one.role, *one.parts)
         for n, one in enumerate([UserMessage("Start"), call, ToolMessage("a", "1"), mixed], start=1)
     ]
     context = Context(tail=mend(rows))

@@ -85,18 +85,12 @@ class Talk:
         result = await self.session.run(self.agent, text, **{"run_config": QUIET, **options})
         return str(result.final_output)
 
-    async def stream(self, text: Any, *steps: Any, events: int | None = None) -> list[Any]:
-        """Run the agent as a stream and return the events, or only the first ones."""
+    async def stream(self, text: Any, *steps: Any) -> None:
+        """Run the agent as a stream and read the stream to its end."""
         self.model.extend(steps)
-        seen: list[Any] = []
         async with self.session.stream(self.agent, text, run_config=QUIET) as result:
-            events_of: Any = result.stream_events()
-            async for event in events_of:
-                seen.append(event)
-                if len(seen) == events:
-                    await events_of.aclose()
-                    break
-        return seen
+            async for _ in result.stream_events():
+                pass
 
     async def lines(self) -> list[str]:
         """Return what is stored, a line a part."""

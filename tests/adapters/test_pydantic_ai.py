@@ -398,19 +398,6 @@ async def test_words_that_come_while_a_tool_runs(memory: Memory) -> None:
     ]
 
 
-async def test_other_conversations_are_at_the_edge(tmp_path: Path) -> None:
-    """In resource scope a run knows of the others, and its own thread stays its own."""
-    async with Memory(str(tmp_path / "m.db"), config=Config(scope="resource")) as memory:
-        script = Script()
-        agent = agent_with(memory, script)
-        await agent.run("the zebra is ill", conversation_id="t1")
-        await agent.run("what else?", conversation_id="t2")
-        edge = edge_of(script.requests[1])
-        assert edge is not None
-        assert "zebra" in edge
-        assert "zebra" not in script.prompts.sent[1][1]
-
-
 # ---------------------------------------------------------------- tools
 
 

@@ -265,15 +265,11 @@ class LangChain(World):
     def __init__(self, memory: Memory, script: Script, **options: Any) -> None:
         super().__init__(memory, script, **options)
         self._model = LangChainScripted(script=self._answer)
-        self.agent = self.made()
-
-    def made(self, **options: Any) -> Any:
-        """Return the agent, with options of the middleware."""
-        return create_agent(
+        self.agent: Any = create_agent(
             self._model,
             [langchain_tool("weather", description="Tell the weather.")(self.weather)],
             system_prompt=INSTRUCTIONS,
-            middleware=[MemoryMiddleware(self.memory, resource=self.resource, tools=self.has_tools, **options)],
+            middleware=[MemoryMiddleware(self.memory, resource=self.resource, tools=self.has_tools)],
             checkpointer=InMemorySaver() if self.has_saver else None,
         )
 
@@ -333,15 +329,11 @@ class AgentFramework(World):
         super().__init__(memory, script, **options)
         self._client = FrameworkScripted(self._answer)
         self._session = AgentSession(session_id=self.thread)
-        self.agent = self.made()
-
-    def made(self, **options: Any) -> FrameworkAgent[Any]:
-        """Return the agent, with options of the provider."""
-        return FrameworkAgent(
+        self.agent: FrameworkAgent[Any] = FrameworkAgent(
             self._client,
             INSTRUCTIONS,
             tools=[framework_tool(self.weather, name="weather", approval_mode="never_require")],
-            context_providers=[MemoryProvider(self.memory, resource=self.resource, tools=self.has_tools, **options)],
+            context_providers=[MemoryProvider(self.memory, resource=self.resource, tools=self.has_tools)],
         )
 
     @classmethod

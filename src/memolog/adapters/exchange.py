@@ -422,8 +422,8 @@ class _Remembered:
         """Read a complete answer now, or a streamed answer while the caller reads it."""
         exchange = _current.get()
         if exchange is not None and not _is_read(exchange, response):
-            tee = _AsyncTee(response.stream, exchange) if self._drive is None else None
-            response.stream = tee or _Tee(response.stream, exchange, cast("Drive", self._drive))
+            tee = _AsyncTee if self._drive is None else _Tee
+            response.stream = tee(response.stream, exchange, self._drive)
         return self._process(response=response, **rest)
 
 
@@ -454,10 +454,10 @@ def _is_read(exchange: Exchange, response: Any) -> bool:
 
 
 class _Passed:
-    """A stream of bytes that also feeds the exchange. The packages check its class, so it has that of the inner stream."""
+    """A stream of bytes that also feeds the exchange. `__class__` is that of the inner stream, because the packages check it."""
 
-    def __init__(self, inner: Any, exchange: Exchange) -> None:
-        self._inner, self._exchange = inner, exchange
+    def __init__(self, inner: Any, exchange: Exchange, drive: Any) -> None:
+        self._inner, self._exchange, self._drive = inner, exchange, drive
 
     @property
     def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -468,10 +468,6 @@ class _Passed:
 
 
 class _Tee(_Passed):
-    def __init__(self, inner: Any, exchange: Exchange, drive: Drive) -> None:
-        super().__init__(inner, exchange)
-        self._drive = drive
-
     def __iter__(self) -> Iterator[bytes]:
         for chunk in self._inner:
             if self._exchange.feed(chunk):

@@ -8,7 +8,6 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, cast
 
 from memolog import Context
@@ -129,10 +128,6 @@ class Guards:
             await turn.record(answer)
         return answer
 
-    def of(self, side: Side) -> Sequence[Guard]:
-        """Return the input guards or the output guards."""
-        return self.input if side == "input" else self.output
-
 
 class GuardedTurn:
     """A turn that calls guards before and after the model. Use it like a Turn. `prepare` and `record` may raise GuardStopped."""
@@ -164,7 +159,7 @@ class GuardedTurn:
 
     async def _check(self, side: Side, messages: tuple[NewMessage, ...]) -> None:
         checked = Checked(side=side, messages=messages, context=self._context)
-        for guard in self._guards.of(side):
+        for guard in self._guards.input if side == "input" else self._guards.output:
             try:
                 reason = await asyncio.to_thread(guard, checked) if self._on_threads else guard(checked)
                 if inspect.isawaitable(reason):
@@ -181,10 +176,8 @@ class GuardedTurn:
         await self._turn.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._turn.__aexit__(kind, error, trace)
+    async def __aexit__(self, *error: object) -> None:
+        await self._turn.__aexit__(*cast("tuple[Any, Any, Any]", error))
 
 
 class SyncGuardedTurn:
@@ -213,21 +206,16 @@ class SyncGuardedTurn:
         self._call(self.inner.__aenter__())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._call(self.inner.__aexit__(kind, error, trace))
+    def __exit__(self, *error: object) -> None:
+        self._call(self.inner.__aexit__(*error))
 
 
 def _stop_error(guard: Guard, side: Side, reason: object) -> MemologError:
+    name = str(getattr(guard, "__name__", type(guard).__name__))
     if isinstance(reason, str) and reason.strip():
-        return GuardStopped(_guard_name(guard), side, reason)
+        return GuardStopped(name, side, reason)
     return InputError(
-        f"The {side} guard {_guard_name(guard)} returned {reason!r}.",
+        f"The {side} guard {name} returned {reason!r}.",
         why="A guard must return None, or the reason to stop as a text. The turn was discarded.",
         then="Return None or a non-empty text.",
     )
-
-
-def _guard_name(guard: Guard) -> str:
-    return str(getattr(guard, "__name__", type(guard).__name__))

@@ -197,14 +197,10 @@ def _content(part: Part) -> Json | None:
         case UnknownPart():
             # Agent Framework reads an unknown part of another framework only if it looks like a content.
             data: Any = part.data
-            return cast("Json", data) if note(part, _KEY) is not None or _is_content(data) else None
+            return cast("Json", data) if note(part, _KEY) is not None or text_at(data, "type") is not None else None
         case ReasoningPart():
             # Agent Framework cannot read reasoning of another framework.
             return None
-
-
-def _is_content(data: Any) -> bool:
-    return isinstance(data, dict) and isinstance(cast("Json", data).get("type"), str)
 
 
 def _standard_result(part: ToolResultPart) -> Json:

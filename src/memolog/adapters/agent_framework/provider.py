@@ -40,7 +40,7 @@ from memolog.core.message import NewMessage, ToolCallPart, UserMessage
 from memolog.core.own_tools import OWN_TOOLS
 from memolog.memory import Memory, Tools
 from memolog.tools.definitions import definition, guidance
-from memolog.transfer.exact import value_at
+from memolog.transfer.exact import text_at
 
 
 class Run(AgentTurn):
@@ -159,8 +159,7 @@ def _texts(messages: Iterable[Message]) -> list[str]:
 
 def _source(message: Message) -> str | None:
     """Return the id of the provider that added a message; None if the message comes from the caller or the agent."""
-    source = value_at(message.additional_properties, ("_attribution", "source_id"))
-    return source if isinstance(source, str) else None
+    return text_at(message.additional_properties, "_attribution", "source_id")
 
 
 _log = logging.getLogger("memolog")

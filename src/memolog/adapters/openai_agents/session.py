@@ -389,17 +389,16 @@ class AgentRun(AgentTurn):
         self._is_resumed = False
         fresh, self._fresh = self._fresh, []
         self._announced.update(key(item) for item in fresh)
-        context = await turn.prepare(*await self._new(to_messages(fresh)), model=model_of(data.agent, self._config))
+        new: Sequence[NewMessage] = to_messages(fresh)
+        if self._is_first:
+            # A failed agent run may have saved some of the messages already.
+            self._is_first, new = False, await self.new(new)
+        context = await turn.prepare(*new, model=model_of(data.agent, self._config))
         has_tools = any(own_tool(tool.name) for tool in data.agent.tools)
         own = [text for text in (data.model_data.instructions, guidance() if has_tools else None) if text]
         is_stored = data.agent.model_settings.store is not False
         request = responses.to_request(context, instructions="\n\n".join(own) or None, is_stored=is_stored)
         return ModelInputData(input=request["input"], instructions=request.get("instructions"))
-
-    async def _new(self, said: Sequence[NewMessage]) -> Sequence[NewMessage]:
-        """Return the messages to save. At the first request, a failed agent run may have saved some of them already."""
-        is_first, self._is_first = self._is_first, False
-        return await self.new(said) if is_first else said
 
     async def answered(self, agent: Agent[Any], response: ModelResponse) -> None:
         """Save an answer and its usage."""

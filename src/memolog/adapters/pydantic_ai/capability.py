@@ -445,10 +445,13 @@ class MemoryCapability(AbstractCapability[Any]):
                 f"`child` must be one of {', '.join(map(repr, known))}, got {self.child!r}.",
                 then="Pass one of these texts.",
             )
-        _check_chosen("resource", self.resource)
-        for name in ("thread", "zone"):
-            if getattr(self, name) is not None:
-                _check_chosen(name, getattr(self, name))
+        for name in ("resource", "thread", "zone"):
+            value: object = getattr(self, name)
+            if not isinstance(value, str) and not callable(value) and (value is not None or name == "resource"):
+                raise InputError(
+                    f"`{name}` must be a text or a function, got {value!r}.",
+                    then=f"Pass a text, or a function that returns it: {name}=lambda ctx: ctx.deps.{name}.",
+                )
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
@@ -574,14 +577,6 @@ class MemoryCapability(AbstractCapability[Any]):
             return await handler(args)
         finally:
             _OUTER.reset(token)
-
-
-def _check_chosen(name: str, value: object) -> None:
-    if not isinstance(value, str) and not callable(value):
-        raise InputError(
-            f"`{name}` must be a text or a function, got {value!r}.",
-            then=f"Pass a text, or a function that returns it: {name}=lambda ctx: ctx.deps.{name}.",
-        )
 
 
 def _chosen(value: Chosen, ctx: RunContext[Any]) -> str:
