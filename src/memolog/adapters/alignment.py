@@ -97,7 +97,7 @@ def after_last_answer(said: Sequence[S]) -> tuple[S, ...]:
 
 
 def _is_certain(here: Sequence[_Exchange[NewMessage]], there: Sequence[_Exchange[S]], i: int, j: int) -> bool:
-    """Return whether two shared exchanges are the same conversation: the questions before are equal too, or the answers are."""
+    """Return whether equal questions belong to one conversation, because the questions before or the answers are equal too."""
     if i and j and _is_same(_key(here[i - 1]), _key(there[j - 1])):
         return True
     answer, known = (" ".join(" ".join(_text(said).split()) for said in one.rest) for one in (here[i], there[j]))

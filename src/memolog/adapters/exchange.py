@@ -299,9 +299,7 @@ class Exchange:
         if not self._is_over:
             self._is_over = True
             if self._own_turn is not None:
-                await self._own_turn.__aexit__(
-                    type(error) if error else None, error, error.__traceback__ if error else None
-                )
+                await self._own_turn.__aexit__(None, error, None)
 
     async def _record(self) -> None:
         data: object = self._stream.response() if self._is_streamed else None

@@ -29,7 +29,7 @@ class ContextMessage:
     role: Role
     parts: tuple[Part, ...]
     seq: int | None = None
-    """The number of the stored message, or of the first of several. None if no message is stored."""
+    """The number of the stored message, or of the first one if several were joined. None if the message is not stored."""
     speaker: str | None = None
     created_at: datetime | None = None
     synthetic: bool = False

@@ -158,7 +158,7 @@ def to_request(
 
 
 def _said(context: Context) -> list[Json]:
-    """Return the messages of a request. Results of one step are one message, empty text is left out, and a user is first."""
+    """Return the messages of a request. Results of one step are joined, empty text is left out, and a user message is first."""
     messages: list[Json] = []
     last: Any = None
     for said in context.messages:

@@ -112,7 +112,7 @@ class Run(AgentTurn):
     def __init__(
         self, memory: Memory, resource: str, thread: str, *, mark: Mapping[str, Any], zone: str | None
     ) -> None:
-        """Set the thread. `mark` contains ids that an earlier agent run stored in the state: of its turn or its last message."""
+        """Set the thread. `mark` is the state of an earlier agent run: the id of its turn or of its last message (`until`)."""
         super().__init__(memory, resource, thread, zone=zone)
         self.mark = mark
         self._processed: set[str] | None = None
@@ -453,7 +453,7 @@ def _chosen_id(what: str, given: Named, configured: Any, how: str) -> str:
 
 
 def _with_run(response: Response, run: Run, request: Request) -> Response | Extended:
-    """Return the response. If a failed agent run is resumed at the model, `before_model` is skipped: add the run to the state."""
+    """Return the response. If LangGraph resumed a failed agent run and skipped `before_model`, also add the run to the state."""
     if cast("MemoryState", request.state).get("memolog_run") is run:
         return response
     run.is_asked = True

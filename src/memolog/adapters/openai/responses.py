@@ -289,7 +289,7 @@ class ResponseStream:
 
 
 def _with_followers(items: Iterable[Json]) -> list[Json]:
-    """Return the items of one answer, without reasoning before an empty item or at the end, which the API rejects."""
+    """Return the items of one answer. Reasoning without a next item is left out, because the API rejects it."""
     found: list[Json] = []
     for item in reversed(list(items)):
         if item.get("type") != "reasoning" or (found and found[-1]):

@@ -99,7 +99,7 @@ class MemoryRun(AgentTurn):
             else:
                 await self.keep()
         finally:
-            await self.turn.__aexit__(type(error) if error else None, error, None)
+            await self.turn.__aexit__(None, error, None)
 
     async def prepare(self, history: Sequence[ModelMessage], model: str) -> Context:
         """Save the new messages and return the context for the model."""
