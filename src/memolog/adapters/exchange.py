@@ -28,8 +28,6 @@ from memolog.text.lookalikes import quoted_label
 from memolog.transfer.exact import Json
 from memolog.turn import Turn
 
-_DONE: Final = "[DONE]"
-
 
 class Events:
     """Parser of server-sent events."""
@@ -54,7 +52,7 @@ class Events:
 
     def _event(self) -> list[dict[str, Any]]:
         text, self._data = "\n".join(self._data), []
-        if text.strip() == _DONE:
+        if text.strip() == "[DONE]":
             self.is_done = True
             return []
         try:
@@ -201,6 +199,7 @@ class Exchange:
                 model=self._model, zone=bound.zone, settings=bound.settings
             )
         )
+        self._turn = cast("OpenTurn", bound.turn or self._own_turn)
         self._begun: tuple[NewMessage, ...] = ()
         self._is_over = self._has_refusal = False
         self.repeated: tuple[int, ...] = ()
@@ -213,10 +212,6 @@ class Exchange:
     def _model(self) -> str | None:
         model = self._body.get("model")
         return model if isinstance(model, str) else None
-
-    @property
-    def _turn(self) -> OpenTurn:
-        return self._bound.turn or cast("OpenTurn", self._own_turn)
 
     async def begin(self) -> Json:
         """Save the new messages and return the request to send."""

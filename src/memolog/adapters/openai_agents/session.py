@@ -107,7 +107,10 @@ class MemologSession:
             try:
                 yield result
             finally:
-                await _end(result)
+                if not result.is_complete:
+                    result.cancel()
+                if result.run_loop_task is not None:
+                    await asyncio.wait([result.run_loop_task])
             if isinstance(error := result.run_loop_exception, TRIPWIRES) or (error and run.is_refused(error)):
                 # A caller that did not read the stream to its end has not got the error yet.
                 raise error
@@ -185,15 +188,6 @@ class MemologSession:
             return (await thread.messages(before=before, limit=_PAGE)).items
         except NotFound:
             return ()
-
-
-async def _end(result: RunResultStreaming) -> None:
-    """Cancel a stream that is not complete, and wait for its task."""
-    if not result.is_complete:
-        result.cancel()
-    task = result.run_loop_task
-    if task is not None:
-        await asyncio.wait([task])
 
 
 def _tool(toolset: Tools, schema: dict[str, Any]) -> FunctionTool:
