@@ -76,7 +76,7 @@ async def _not_forgotten(
 async def _stored(
     memory: Memory, resource: str, thread: str, given: Sequence[NewMessage]
 ) -> tuple[list[Message], bool]:
-    """Return the last live messages, from the first user message of the list on, and whether the thread begins with them."""
+    """Return the live messages from the first question of the list to the end, and whether they are the whole thread."""
     handle = memory.thread(thread, resource=resource)
     rows: list[Message] = []
     before: int | None = _LAST

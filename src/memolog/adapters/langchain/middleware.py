@@ -37,7 +37,7 @@ from langgraph.types import Command
 
 from memolog import Context
 from memolog.adapters import at_once, returned
-from memolog.adapters.guards import GuardStopped, check_errors, check_memory
+from memolog.adapters.guards import GuardStopped, check_errors, check_id, check_memory
 from memolog.adapters.langchain.messages import from_langchain, to_langchain, usage_of
 from memolog.adapters.new_messages import AgentTurn
 from memolog.adapters.provider_limits import is_refusal
@@ -83,12 +83,8 @@ Drive = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
 Scope = Callable[[], tuple[str, str]]
 
 
-def tools_for(driver: Driver, scope: Scope) -> list[BaseTool]:
-    """Return the three tools for models. `scope` returns the resource and the thread of the current agent run."""
-    return [_tool(name, driver, scope) for name in OWN_TOOLS]
-
-
 def _tool(name: str, driver: Driver, scope: Scope) -> BaseTool:
+    """Return one of the three tools. `scope` returns the resource and the thread of the current agent run."""
     schema = definition(name)["function"]
 
     async def answer(resource: str, thread: str, arguments: dict[str, Any]) -> str:
@@ -118,7 +114,7 @@ class Run(AgentTurn):
     def __init__(
         self, memory: Memory, resource: str, thread: str, *, mark: Mapping[str, Any], zone: str | None
     ) -> None:
-        """Set the thread. `mark` contains ids that an earlier agent run stored in the state: of its turn or its last message."""
+        """Set the thread. `mark` is the state of an earlier agent run: the id of its turn or of its last message (`until`)."""
         super().__init__(memory, resource, thread, zone=zone)
         self.mark = mark
         self._processed: set[str] | None = None
@@ -336,6 +332,20 @@ class MemoryState(AgentState[Any]):
     memolog: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
 
 
+def _hooks(step: Callable[[Any, MemoryState, Drive], Awaitable[dict[str, Any]]]) -> tuple[Any, Any]:
+    """Return the synchronous and the asynchronous hook of a middleware that run a step."""
+
+    def hook(self: "MemoryMiddleware", state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any]:
+        del runtime
+        return at_once(cast("Any", step(self, state, self.driver.now)))
+
+    async def ahook(self: "MemoryMiddleware", state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any]:
+        del runtime
+        return await step(self, state, self.driver.later)
+
+    return hook, ahook
+
+
 class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     """A long memory for an agent: `create_agent(…, middleware=[MemoryMiddleware(memory, resource="alice")])`.
 
@@ -362,13 +372,13 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         `discard_on_jump`, jumps to the end.
         """
         super().__init__()
-        check_memory(memory, sync_too=True)
+        check_memory(memory, Memory, SyncMemory)
         check_errors("guards", guards)
         self.driver = Driver(memory)
         self._resource, self._thread, self._zone = resource, thread, zone
         self._has_tools = tools
         self._discards_on_jump, self._guards = discard_on_jump, guards
-        self.tools = tools_for(self.driver, self.scope) if tools else []
+        self.tools = [_tool(name, self.driver, self.scope) for name in OWN_TOOLS] if tools else []
 
     # ------------------------------------------------------------ resource and thread
 
@@ -388,16 +398,14 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     # ------------------------------------------------------------ before the model
 
-    def before_model(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+    async def _begin(self, state: MemoryState, drive: Drive) -> dict[str, Any]:
         """Begin a step. From here on a guard may stop the agent run."""
-        del runtime
+        del drive
         run = self._run_of(state)
         run.is_asked = True
         return {"memolog_run": run}
 
-    async def abefore_model(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Begin a step."""
-        return self.before_model(state, runtime)
+    before_model, abefore_model = _hooks(_begin)
 
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Response | Extended:
         """Save the new messages and call the model with memory."""
@@ -450,33 +458,16 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     # ------------------------------------------------------------ after the model
 
-    def after_model(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Save the answer, which has passed all guards."""
-        del runtime
-        return at_once(self._answered(state, self.driver.now))
-
-    async def aafter_model(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Save the answer, which has passed all guards."""
-        del runtime
-        return await self._answered(state, self.driver.later)
-
     async def _answered(self, state: MemoryState, drive: Drive) -> dict[str, Any]:
+        """Save the answer, which has passed all guards."""
         run = self._run_of(state)
         await drive(run.record(state["messages"]))
         run.is_asked = False
         return {"memolog_run": run, "memolog": {**run.mark, "turn": run.id}}
 
+    after_model, aafter_model = _hooks(_answered)
+
     # ------------------------------------------------------------ the end
-
-    def after_agent(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """End the turn."""
-        del runtime
-        return at_once(self._end(state, self.driver.now))
-
-    async def aafter_agent(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """End the turn."""
-        del runtime
-        return await self._end(state, self.driver.later)
 
     async def _end(self, state: MemoryState, drive: Drive) -> dict[str, Any]:
         run = state.get("memolog_run")
@@ -489,6 +480,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         last: BaseMessage | None = state["messages"][-1] if state["messages"] else None
         return {"memolog_run": None, "memolog": {"until": last.id} if last is not None else {}}
 
+    after_agent, aafter_agent = _hooks(_end)
+
     def stop(self, state: MemoryState) -> Coroutine[Any, Any, None]:
         """Return a coroutine that discards the turn of the agent run with this state."""
         return self._run_of(state).stop(state["messages"])
@@ -499,17 +492,11 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
 def _chosen_id(what: str, given: Named, configured: Any, how: str) -> str:
     name = given(get_runtime()) if callable(given) else given or configured
-    if not isinstance(name, str) or not name:
-        raise InputError(
-            f"The agent run has no {what}.",
-            why="Memory is stored for a thread of a resource.",
-            then=f"Pass the {what} to the middleware or in the configuration of the call: {how}.",
-        )
-    return name
+    return check_id(what, name, f"Pass the {what} to the middleware or in the configuration of the call: {how}.")
 
 
 def _with_run(response: Response, run: Run, request: Request) -> Response | Extended:
-    """Return the response. If a failed agent run is resumed at the model, `before_model` is skipped: add the run to the state."""
+    """Return the response. If LangGraph resumed a failed agent run and skipped `before_model`, also add the run to the state."""
     if cast("MemoryState", request.state).get("memolog_run") is run:
         return response
     run.is_asked = True
