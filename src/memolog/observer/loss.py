@@ -4,14 +4,14 @@ The rules compare the old lines, which a reflector read, with the result lines, 
 
 1. A result line *says* an old 🔴 or ✅ line if it contains the words of the old line side by side, or at least 60 % of the
    content words. 80 % are needed in three cases: the result line does not merge the old line, the old line forbids or denies
-   something, or the old line is in a script without capitals. If the old line is 🔴, the result line must also contain each name, number,
-   date and time of the old line.
+   something, or the old line is in a script without capitals. If the old line is 🔴, the result line must also contain each
+   name, number, date and time of the old line.
 2. If an old line forbids, denies or limits something, a clause of the result line must do the same: one of the words "not",
    "against", "stop", "only" and so on must be followed directly by the same words, and the clause must not contain more such
    words than the old clause, or a longer word that is in none of the merged lines. The result line must not contain words that
    revoke a statement ("used to", "unless", "is void", "but", a question mark). If the old line denies nothing, the result line
-   must not deny most of its words. If a 🔴 line contains one of two opposites ("below" and "above", "before" and "after"), the result
-   line must contain the same one before the same words.
+   must not deny most of its words. If a 🔴 line contains one of two opposites ("below" and "above", "before" and "after"), the
+   result line must contain the same one before the same words.
 3. A result line *supersedes* an old line if it merges this line and a newer 🔴 or ✅ line, says the newer line, contains a word
    of the old line, and contains a word of change ("moved", "instead of", "no longer"). If the old line forbids something, the
    newer line must also contain a word of change and a word for the forbidden thing.
