@@ -30,7 +30,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.usage import RequestUsage
 
 from adapters.kit import JSON_VALUES, foreign, through_the_store
-from conftest import counts
+from kit.effort import counts
 from memolog import AssistantMessage, NewMessage, SystemMessage, ToolMessage, UserMessage
 from memolog import FilePart as OurFile
 from memolog import ReasoningPart as OurReasoning

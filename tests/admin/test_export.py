@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from admin.lived_in import live, memory_at, opened, word
-from conftest import FakeClock
 from contract.raw_sql import run_sql
 from kit.engines import engines
 from memolog.admin.transfer_store import TABLES
 from memolog.core.message import FilePart, NewMessage, ReasoningPart, UnknownPart, UserMessage
 from memolog.errors import ImportConflict, InputError, NotFound
 from memolog.memory import Memory
+from memolog.testing import FakeClock
 
 engine_name = engines("sqlite", "postgres")
 # Leases, processes and open turns have no meaning in another database, which also has its own record of migrations.

@@ -46,7 +46,7 @@ _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _CONNECTIONS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=100)
 # Maximum number of times that a path may be percent-escaped. Each server between gateway and provider may decode it once.
 _MOST_ESCAPED: Final = 4
-# Maximum time in seconds that a request waits until the answer to a disconnected client of the same thread is saved.
+# Maximum seconds that a request waits for the answer to a disconnected client of the same thread to be saved.
 _MAX_SAVE_SECONDS: Final = 5.0
 
 
@@ -241,7 +241,7 @@ def _json(raw: bytes) -> object:
         return None
 
 
-# Seconds until the server closes an idle connection. Clients close it earlier, so the server never closes it while it is reused.
+# Seconds until the server closes an idle connection. Clients close idle connections earlier, so no reused one is closed.
 _IDLE: Final = 300
 
 

@@ -47,7 +47,7 @@ def public_text(text: str) -> str:
 
 
 def public(value: Any) -> Any:
-    """Return a JSON value without private text. A text that is itself JSON is parsed, too."""
+    """Return a JSON value without private text. A text that contains JSON is parsed too."""
     if isinstance(value, str):
         return _public_json(value) if value.lstrip()[:1] in {"{", "["} else public_text(value)
     if isinstance(value, dict):
@@ -154,7 +154,7 @@ def _tool(data: Data) -> dict[str, Any]:
 
 
 def _server(data: Data) -> str:
-    """Return the MCP server of a tool. Return an empty text if the host does not report it apart from the name of the tool."""
+    """Return the MCP server of a tool. Return an empty text if the host does not report it separately."""
     context = data.get("mcp_context")
     return _text(cast("Data", context), "server_name") if isinstance(context, dict) else ""
 

@@ -73,9 +73,7 @@ _SMALL: Final = 1_200  # this many of the statements of users are always kept
 _TINY_TALK: Final = 1_000  # in a conversation of at most this many, the share `_TOLD` of the answers is always kept
 _TOLD: Final = 0.25
 _SHORT_MESSAGE: Final = 300  # all statements of a message of at most this many are kept
-_USER_WHOLE: Final = (
-    1_200  # a longer message of a user is a pasted text, and the share `_USER_REST` of the rest is kept
-)
+_USER_WHOLE: Final = 1_200  # a longer message is a pasted text, of whose rest the share `_USER_REST` is kept
 _USER_REST: Final = 0.12
 _SHORT_ANSWER: Final = 160  # an answer of at most this many is short already, so its sentences are preferred
 _REPEATED: Final = 24  # a shorter text is kept even if the log has it
