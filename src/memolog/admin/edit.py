@@ -61,7 +61,7 @@ class LineEdits(ChangeCalls):
             metadata=object_text("The metadata", {**before.metadata, "edit_of": observation}),
         )
         loss = Loss(
-            log_pk=old.log_pk, lines=(old.pk,), how="retracted", kind="edit", by_hand=True, instead={old.pk: new_pk}
+            log_pk=old.log_pk, lines=(old.pk,), how="retracted", kind="edit", by_hand=True, instead={old.pk: (new_pk,)}
         )
         yield from rederiving(loss, self._new_id, render, at)
         name: str = (yield q.states(pks=[new_pk]))[0].id

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from memolog.connection import Components, Connection
 
 q = load_queries("admin/forgetting")
+line_queries = load_queries("log/lines")
 log_queries = load_queries("log/logs")
 message_queries = load_queries("messages/messages")
 thread_queries = load_queries("messages/threads")
@@ -214,7 +215,7 @@ class Forgetting(ChangeCalls):
                 where = {"thread_pk": thread_pk, "first_seq": first, "last_seq": last}
                 yield from self._burying(resource, thread, first, last, at)
                 gone += yield from _forgetting_range(resource, where, at)
-                for line in (yield q.citing(**where)):
+                for line in (yield line_queries.citing(**where)):
                     lines.setdefault(line.log_pk, {})[line.pk] = line.id
         if not gone.messages:
             return gone
@@ -239,7 +240,7 @@ class Forgetting(ChangeCalls):
         yield q.clear_log_errors(thread_pk=thread_pk)
         lines: dict[int, list[int]] = {}
         where = {"thread_pk": thread_pk, "first_seq": 0, "last_seq": LAST}
-        for line in (yield q.citing(**where)):
+        for line in (yield line_queries.citing(**where)):
             lines.setdefault(line.log_pk, []).append(line.pk)
         names: list[str] = []
         reflections: list[str] = []

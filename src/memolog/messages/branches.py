@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
+from functools import partial
 from typing import ClassVar, TypeAlias
 
 from memolog.core.clock import Clock, from_micros, to_micros
@@ -30,6 +31,7 @@ from memolog.text.escape import one_line
 
 q = load_queries("messages/branches")
 logs = load_queries("log/logs")
+lines_q = load_queries("log/lines")
 messages_q = load_queries("messages/messages")
 
 Again: TypeAlias = Callable[[str, str, Sequence[Message]], Sequence[Observation]]
@@ -68,9 +70,9 @@ _NOTHING = Rewound(branch=None, rows=WithdrawnRows(messages=(), runs=(), groups=
 class Branches(Calls):
     """Rewinds threads and lists their branches. Every call is for one resource."""
 
-    def __init__(self, engine: Engine, clock: Clock, messages: Messages) -> None:
+    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str], messages: Messages) -> None:
         super().__init__(engine)
-        self._clock, self._messages = clock, messages
+        self._clock, self._new_id, self._messages = clock, new_id, messages
 
     @writes("branches.rewind")
     def rewind(
@@ -134,9 +136,8 @@ class Branches(Calls):
         taken = yield from _reading_rows(resource, thread, gone)
         yield q.withdraw_after(thread_pk=thread_pk, after=kept_to)
         yield q.clear_unseen_after(thread_pk=thread_pk, after=kept_to)
-        rows = yield from withdrawing_derived(
-            thread_pk, gone, at, render, mend=lambda group: _mending(resource, thread, group, kept_to, again)
-        )
+        mend = partial(_mending, resource, thread, kept_to, again)
+        rows = yield from withdrawing_derived(thread_pk, gone, at, render, self._new_id, mend)
         yield from _resetting_hints(thread_pk, kept_to)
         made = yield q.add_branch(thread_pk=thread_pk, kept_to=kept_to, now=at, live=dumps(ranges(live)))
         return Rewound(branch=_branch(made[0], taken), rows=rows)
@@ -205,22 +206,47 @@ def _copy(row: Message) -> NewMessage:
     return NewMessage(**{field.name: getattr(row, field.name) for field in fields(NewMessage)})
 
 
-def _mending(resource: str, thread: str, group: Row, kept_to: int, again: Again) -> Script[None]:
-    """Observe again the messages of a group that stay, but whose observations were deleted."""
-    if group.first_seq > kept_to:
-        return
-    cited = yield q.cited(group_pk=group.pk, up_to=kept_to, is_deleted=0)
-    lost = _numbers((yield q.cited(group_pk=group.pk, up_to=kept_to, is_deleted=1)), kept_to) - _numbers(cited, kept_to)
-    if not lost:
-        return
+def _mending(
+    resource: str, thread: str, kept_to: int, again: Again, lines: Sequence[Row]
+) -> Script[dict[int, tuple[int, ...]]]:
+    """Observe again the messages that stay, but whose observations are lost. Return the new observations by each lost one."""
+    instead: dict[int, tuple[int, ...]] = {}
+    across = [line for line in lines if line.kind == "observer" and line.first_seq <= kept_to]
+    for group_pk in sorted({line.group_pk for line in across}):
+        lost = [line for line in across if line.group_pk == group_pk]
+        new = yield from _observing_again(resource, thread, kept_to, again, lost)
+        instead |= dict.fromkeys((line.pk for line in lost), new)
+    return instead
+
+
+def _observing_again(
+    resource: str, thread: str, kept_to: int, again: Again, lost: Sequence[Row]
+) -> Script[tuple[int, ...]]:
+    """Add observations of the messages that only lost observations of a group cite. Return the keys of the new ones."""
+    group = lost[0]
+    pks = {line.pk for line in lost}
+    cited = yield q.cited(group_pk=group.group_pk, up_to=kept_to)
+    uncited = _numbers([row for row in cited if row.pk in pks], kept_to)
+    uncited -= _numbers([row for row in cited if row.pk not in pks], kept_to)
+    if not uncited:
+        return ()
     span = yield messages_q.after(
         resource=resource, thread=thread, after=group.first_seq - 1, up_to=kept_to, limit=kept_to
     )
     rows = [message for row in span if (message := message_from_row(row)).state == "live"]
-    found = [line for line in again(thread, group.id, rows) if any(seq in lost for seq in _cited(line))]
-    after = (yield q.last_ordinal(group_pk=group.pk))[0].ordinal
+    found = [line for line in again(thread, group.group_id, rows) if any(seq in uncited for seq in _cited(line))]
+    after = (yield q.last_ordinal(group_pk=group.group_pk))[0].ordinal
     lines = [replace(line, ordinal=after + place, parent=None) for place, line in enumerate(found, 1)]
-    yield from storing_lines(resource, group.pk, lines)
+    yield from storing_lines(resource, group.group_pk, lines)
+    yield lines_q.count_lines(group_pk=group.group_pk)
+    new: tuple[int, ...] = ()
+    for line in lines:
+        new += ((yield lines_q.find_line(resource=resource, observation=line.id))[0].pk,)
+    if new and group.group_state == "covered":
+        # A reflection shows copies of these observations if it shows one of the lost observations.
+        state = "superseded" if any(line.state == "superseded" for line in lost) else "dropped"
+        yield lines_q.set_state(pks=new, state=state)
+    return new
 
 
 def _numbers(rows: Sequence[Row], kept_to: int) -> set[int]:
