@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from memolog.core.config import Config
 from memolog.core.exact_json import JsonObject, nothing
 from memolog.core.observation import Observation, Span
+from memolog.core.thread import UNCHANGED, Unchanged
 from memolog.db.scope import Page, check_id, check_limit
 from memolog.errors import Conflict, InputError, MemologError, StoreReadOnly, TaskMoveRefused, TaskNotFound
 from memolog.observer.model import Model, ModelRequest, complete_in_time
@@ -54,13 +55,6 @@ _MOST_LINES = 100
 _MOST_TOKENS = 2_000
 # `claim_next` reads this many ready tasks at a time.
 _TRIED_A_PAGE: Final = 20
-
-
-class Unchanged:
-    """The default of arguments for which None is a value."""
-
-
-UNCHANGED: Final = Unchanged()
 
 
 class Tasks:
