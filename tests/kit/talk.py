@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from kit.rows import render_briefly
 from memolog import AssistantMessage, Config, NewMessage, UserMessage
 from memolog.context.context import Context
 from memolog.core.observation import Observation, Scope
@@ -41,7 +40,7 @@ async def hold(
 
 async def forget_thread(store: Store, thread: str = THREAD, resource: str = RESOURCE) -> Forgotten:
     """Forget a thread without rewriting the database file."""
-    return await store.forgetting.thread(resource, thread, render=render_briefly)
+    return await store.forgetting.thread(resource, thread)
 
 
 async def store_of(memory: Memory) -> Store:

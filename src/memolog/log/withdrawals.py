@@ -13,13 +13,14 @@ from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
 from memolog.compaction.store import undoing_compactions
-from memolog.core.clock import to_micros
+from memolog.core.clock import Clock
 from memolog.core.exact_json import dumps, loads, pack
 from memolog.core.observation import Observation
-from memolog.db.engine import Calls, Engine, writes
+from memolog.db.engine import Engine, TimedCalls, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import check_ids, chunks, taking_thread
 from memolog.events import Withdrawn
+from memolog.log.render import render_group
 from memolog.log.runs import deleting_extracts
 from memolog.log.snapshot import GroupRow, group_row, new_generation
 from memolog.log.store import reading_observations
@@ -56,12 +57,31 @@ class WithdrawnRows:
         return Withdrawn(at=at, resource=resource, thread=thread, **counts)
 
 
-class Withdrawals(Calls):
-    """Withdraws messages, one resource at a time."""
+def render_again(
+    count: Callable[[str], int], group: GroupRow, observations: Sequence[Observation], aliases: Mapping[str, str]
+) -> tuple[str, int]:
+    """Render a group after its observations or its handle changed. Return the text and its tokens, counted by `count`."""
+    text = render_group(
+        handle=group.handle,
+        observations=observations,
+        previous=None,
+        alias=None,
+        is_reflection=group.kind == "reflection",
+        aliases=aliases,
+    )
+    return text, count(text) if text else 0
 
-    def __init__(self, engine: Engine, new_id: Callable[[], str]) -> None:
-        super().__init__(engine)
-        self._new_id = new_id
+
+class LogChanges(TimedCalls):
+    """Base class for calls that change observations and render their groups again."""
+
+    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str], render: Render) -> None:
+        super().__init__(engine, clock)
+        self._new_id, self._render = new_id, render
+
+
+class Withdrawals(LogChanges):
+    """Withdraws messages, one resource at a time."""
 
     @writes("withdrawals.withdraw")
     def withdraw(
@@ -70,8 +90,6 @@ class Withdrawals(Calls):
         thread: str,
         turn: str,
         *,
-        now: datetime,
-        render: Render,
         also: Sequence[int] = (),
         keep_answered: bool = False,
     ) -> Script[WithdrawnRows]:
@@ -80,7 +98,7 @@ class Withdrawals(Calls):
         With `keep_answered` the messages up to the last answer of the turn are not withdrawn.
         """
         check_ids(resource=resource, thread=thread, turn=turn)
-        at = to_micros(now)
+        at = self._now()
         thread_pk = (yield from taking_thread(resource, thread)).pk
         yield from taking_logs(thread_pk)
         answered = (yield q.last_answer(thread_pk=thread_pk, turn=turn))[0].seq if keep_answered else 0
@@ -88,7 +106,7 @@ class Withdrawals(Calls):
         yield q.withdraw_unseen(thread_pk=thread_pk, turn=turn)
         more = (yield q.withdraw_unanswered(thread_pk=thread_pk, seqs=list(also))) if also else ()
         gone = [row.seq for row in (*rows, *more)]
-        return (yield from withdrawing_derived(thread_pk, gone, at, render, self._new_id))
+        return (yield from withdrawing_derived(thread_pk, gone, at, self._render, self._new_id))
 
 
 def withdrawing_derived(

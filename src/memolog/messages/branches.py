@@ -12,19 +12,19 @@ from datetime import datetime
 from functools import partial
 from typing import ClassVar, TypeAlias
 
-from memolog.core.clock import Clock, from_micros, to_micros
+from memolog.core.clock import Clock, from_micros
 from memolog.core.exact_json import decode, dumps, loads
 from memolog.core.message import Message, NewMessage, TextPart
 from memolog.core.observation import Observation
 from memolog.core.thread import Hints
-from memolog.db.engine import Calls, Engine, reads, writes
+from memolog.db.engine import Engine, reads, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import message_from_row
 from memolog.db.scope import check_id, check_ids, check_number, reading_thread, taking_thread
 from memolog.errors import BranchNotFound, InputError, MessageNotFound
 from memolog.log.runs import storing_lines
 from memolog.log.store import hint_values
-from memolog.log.withdrawals import Render, WithdrawnRows, ranges, taking_logs, withdrawing_derived
+from memolog.log.withdrawals import LogChanges, Render, WithdrawnRows, ranges, taking_logs, withdrawing_derived
 from memolog.messages.store import Messages
 from memolog.text.cut import cut_end
 from memolog.text.escape import one_line
@@ -67,16 +67,18 @@ class Rewound:
 _NOTHING = Rewound(branch=None, rows=WithdrawnRows(messages=(), runs=(), groups=(), observations=()))
 
 
-class Branches(Calls):
+class Branches(LogChanges):
     """Rewinds threads and lists their branches. Every call is for one resource."""
 
-    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str], messages: Messages) -> None:
-        super().__init__(engine)
-        self._clock, self._new_id, self._messages = clock, new_id, messages
+    def __init__(
+        self, engine: Engine, clock: Clock, new_id: Callable[[], str], render: Render, messages: Messages
+    ) -> None:
+        super().__init__(engine, clock, new_id, render)
+        self._messages = messages
 
     @writes("branches.rewind")
     def rewind(
-        self, resource: str, thread: str, to: int | str, *, render: Render, again: Again, ended_only: bool = False
+        self, resource: str, thread: str, to: int | str, *, again: Again, ended_only: bool = False
     ) -> Script[Rewound]:
         """Withdraw every message after `to`, the number or the id of the last message that stays. 0 withdraws all messages.
 
@@ -84,22 +86,22 @@ class Branches(Calls):
         """
         check_ids(resource=resource, thread=thread)
         _check_target(to)
-        at = to_micros(self._clock.now())
+        at = self._now()
         thread_pk = (yield from taking_thread(resource, thread)).pk
         yield from taking_logs(thread_pk)
         kept_to = to if isinstance(to, int) else (yield from _last_row(thread_pk, to))
         if ended_only and (yield q.unseen_after(thread_pk=thread_pk, after=kept_to)):
             return _NOTHING
-        return (yield from self._rewinding(resource, thread, thread_pk, kept_to, at, render, again))
+        return (yield from self._rewinding(resource, thread, thread_pk, kept_to, at, again))
 
     @writes("branches.restore")
-    def restore(self, resource: str, thread: str, branch: str, *, render: Render, again: Again) -> Script[Rewound]:
+    def restore(self, resource: str, thread: str, branch: str, *, again: Again) -> Script[Rewound]:
         """Return to a branch: withdraw the messages after the beginning that thread and branch share, and append the rest of it.
 
         The withdrawn messages become a new branch. The restored branch is no longer listed. Raises BranchNotFound.
         """
         check_ids(resource=resource, thread=thread, branch=branch)
-        at = to_micros(self._clock.now())
+        at = self._now()
         thread_pk = (yield from taking_thread(resource, thread)).pk
         yield from taking_logs(thread_pk)
         found = [row for row in (yield q.branches(resource=resource, thread=thread)) if _name(row) == branch]
@@ -107,7 +109,7 @@ class Branches(Calls):
             raise BranchNotFound(branch, thread)
         seqs = list(_seqs(found[0]))
         kept_to = _shared_end(seqs, [row.seq for row in (yield q.live_seqs(thread_pk=thread_pk))])
-        rewound = yield from self._rewinding(resource, thread, thread_pk, kept_to, at, render, again)
+        rewound = yield from self._rewinding(resource, thread, thread_pk, kept_to, at, again)
         rows = yield from _reading_rows(resource, thread, [seq for seq in seqs if seq > kept_to])
         copies = [_copy(row) for row in rows if row.state != "forgotten"]
         ready, _ = self._messages.ready(resource, thread, copies, None)
@@ -127,7 +129,7 @@ class Branches(Calls):
         return tuple(found)
 
     def _rewinding(
-        self, resource: str, thread: str, thread_pk: int, kept_to: int, at: int, render: Render, again: Again
+        self, resource: str, thread: str, thread_pk: int, kept_to: int, at: int, again: Again
     ) -> Script[Rewound]:
         live = [row.seq for row in (yield q.live_seqs(thread_pk=thread_pk))]
         gone = [seq for seq in live if seq > kept_to]
@@ -137,7 +139,7 @@ class Branches(Calls):
         yield q.withdraw_after(thread_pk=thread_pk, after=kept_to)
         yield q.clear_unseen_after(thread_pk=thread_pk, after=kept_to)
         mend = partial(_mending, resource, thread, kept_to, again)
-        rows = yield from withdrawing_derived(thread_pk, gone, at, render, self._new_id, mend)
+        rows = yield from withdrawing_derived(thread_pk, gone, at, self._render, self._new_id, mend)
         yield from _resetting_hints(thread_pk, kept_to)
         made = yield q.add_branch(thread_pk=thread_pk, kept_to=kept_to, now=at, live=dumps(ranges(live)))
         return Rewound(branch=_branch(made[0], taken), rows=rows)
