@@ -9,6 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from memolog.compaction.compactor import Compacting
 from memolog.context.build import Contexts
@@ -25,6 +26,7 @@ from memolog.log.heartbeat import Heartbeat
 from memolog.log.journal import EventJournal
 from memolog.log.runner import Runner
 from memolog.log.snapshot import Snapshot
+from memolog.log.withdrawals import render_again
 from memolog.observer.extractors import Extractor, Extractors
 from memolog.observer.llm import Observer, observers_of
 from memolog.observer.model import Model, check_model, close_model
@@ -237,6 +239,7 @@ class Connection:
             clock=self.clock,
             chance=self._chance,
             weigh=lambda message: count_message(message, self.counter),
+            render=partial(render_again, self.counter.count),
             config=self.config,
         )
         # This id is unique among all processes that ever use this database.

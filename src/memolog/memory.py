@@ -34,9 +34,9 @@ from memolog.core.message import Message, NewMessage
 from memolog.core.observation import Extract, Generation, Observation, Priority
 from memolog.core.reports import Compacted, Compaction, ExportReport, Forgotten, ImportReport, Pruned, Report
 from memolog.core.run import KeptPrompt, Run, UsageTotal
-from memolog.core.thread import ThreadInfo
+from memolog.core.thread import UNCHANGED, ThreadInfo, Unchanged
 from memolog.db.postgres_address import safe_url
-from memolog.db.scope import UNCHANGED, Page, Unchanged, check_choices, check_id, check_number, check_text
+from memolog.db.scope import Page, check_choices, check_id, check_number, check_text
 from memolog.db.sqlite_files import clean_file
 from memolog.errors import ConfigError, Conflict, InputError, NotSaved, StoreClosed
 from memolog.events import Event, new_generation_event
@@ -523,8 +523,7 @@ class Thread(_Handle):
     async def withdraw(self, turn: str) -> None:
         """Withdraw all messages of an ended turn. `turn` is the id of the turn. Raises ThreadNotFound."""
         components = await self._connection.open_to_write()
-        now, render = self._connection.clock.now(), components.core.rerender
-        await components.store.withdrawals.withdraw(self.resource, self.id, turn, now=now, render=render)
+        await components.store.withdrawals.withdraw(self.resource, self.id, turn)
 
     async def rewind(self, *, to: int | str, ended_only: bool = False) -> Branch | None:
         """Withdraw every message after `to`, the number or the id of the last message that stays. 0 withdraws all messages.
@@ -534,10 +533,7 @@ class Thread(_Handle):
         message follows `to`. With `ended_only` nothing is withdrawn while a turn after `to` waits for its answer.
         """
         components, again = await self._open_rewound()
-        render = components.core.rerender
-        rewound = await components.store.branches.rewind(
-            self.resource, self.id, to, render=render, again=again, ended_only=ended_only
-        )
+        rewound = await components.store.branches.rewind(self.resource, self.id, to, again=again, ended_only=ended_only)
         return self._rewound(rewound)
 
     async def branches(self) -> tuple[Branch, ...]:
@@ -551,8 +547,7 @@ class Thread(_Handle):
         Raises BranchNotFound.
         """
         components, again = await self._open_rewound()
-        render = components.core.rerender
-        rewound = await components.store.branches.restore(self.resource, self.id, branch, render=render, again=again)
+        rewound = await components.store.branches.restore(self.resource, self.id, branch, again=again)
         return self._rewound(rewound)
 
     async def _open_rewound(self) -> tuple[Components, Again]:
@@ -625,8 +620,8 @@ class Resource(_Handle):
         A `Degraded` event gives the reason, and the messages of that thread are observed again.
         """
         connection = self._connection
-        components, now = await connection.open_to_write(), connection.clock.now()
-        merged = await components.store.copies.merge(self.id, now=now, render=components.core.rerender)
+        components = await connection.open_to_write()
+        merged = await components.store.copies.merge(self.id)
         for thread, why in merged.left:
             connection.bus.degraded(self.id, thread, "merging a log", why)
         return merged.threads
@@ -733,18 +728,17 @@ class Resource(_Handle):
             text,
             tokens=self._connection.counter.count(text),
             priority=priority,
-            render=components.core.rerender,
         )
 
     async def retract(self, observation: str) -> Observation:
         """Remove an observation from the log and from search. `reinstate` undoes this."""
         components = await self._connection.open_to_write()
-        return await components.store.line_edits.retract(self.id, observation, render=components.core.rerender)
+        return await components.store.line_edits.retract(self.id, observation)
 
     async def reinstate(self, observation: str) -> Observation:
         """Reinstate a retracted observation."""
         components = await self._connection.open_to_write()
-        return await components.store.line_edits.reinstate(self.id, observation, render=components.core.rerender)
+        return await components.store.line_edits.reinstate(self.id, observation)
 
     async def forget(
         self,

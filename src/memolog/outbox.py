@@ -379,8 +379,6 @@ class Outbox:
                 pending.turn,
                 also=pending.also,
                 keep_answered=pending.keeps_answered,
-                now=now,
-                render=self.core.rerender,
             )
         except ThreadNotFound:
             # No message was saved yet, or the thread was deleted.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from memolog.admin.doctor import Doctor
 from memolog.admin.edit import LineEdits
@@ -31,7 +31,7 @@ from memolog.log.runs import Extracts, Runs
 from memolog.log.snapshot import MemoryCache, OtherLimits, Snapshot, reading_snapshot
 from memolog.log.store import Logs
 from memolog.log.usage import Ledger, summing_spent
-from memolog.log.withdrawals import Withdrawals
+from memolog.log.withdrawals import Render, Withdrawals, render_again
 from memolog.messages.branches import Branches
 from memolog.messages.clone import Copies
 from memolog.messages.store import Messages, Saved, Weigh, noting_unseen
@@ -42,12 +42,14 @@ from memolog.search.recall_store import Recall
 from memolog.search.store import Searching
 from memolog.tasks.dependencies import TaskReady
 from memolog.text.redaction import redactor_for, without_secrets
+from memolog.text.tokens import HeuristicCounter
 from memolog.working_memory.store import WorkingMemories
 
 q = load_queries("log/settings")
 
 _SQLITE_PREFIX = "sqlite://"
 _POSTGRES_PREFIXES = ("postgresql://", "postgres://")
+_RENDER: Final = partial(render_again, HeuristicCounter().count)
 
 
 class ResourceSettings(Calls):
@@ -85,12 +87,14 @@ class Store:
         clock: Clock,
         new_id: Callable[[], str],
         weigh: Weigh,
+        render: Render,
         config: Config,
     ) -> None:
         self.engine = engine
         self.clock = clock
         self.new_id = new_id
         self.config = config
+        self.render = render
         # With `redact_raw`, secrets are removed from messages and from other texts before they are stored.
         redactor = redactor_for(config)
         clean = partial(without_secrets, redactor=redactor) if config.redact_raw else None
@@ -104,9 +108,10 @@ class Store:
         self.logs = Logs(engine, clock, new_id, self.cache)
         self.runs = Runs(engine)
         self.journal = Journal(engine)
-        self.withdrawals = Withdrawals(engine)
-        self.branches = Branches(engine, clock, self.messages)
-        self.copies = Copies(engine, new_id)
+        of_logs = (engine, clock, new_id, render)
+        self.withdrawals = Withdrawals(*of_logs)
+        self.branches = Branches(*of_logs, self.messages)
+        self.copies = Copies(*of_logs)
         self.tombstones = Tombstones(engine)
         self.task_ready = TaskReady(engine)
         self.working_memory = WorkingMemories(engine, clock, clean_value)
@@ -116,8 +121,8 @@ class Store:
         self.settings = ResourceSettings(engine)
         self.indexing = Indexing(engine)
         self.searching = Searching(engine)
-        self.forgetting = Forgetting(engine, clock, new_id)
-        self.line_edits = LineEdits(engine, clock, new_id)
+        self.forgetting = Forgetting(*of_logs)
+        self.line_edits = LineEdits(*of_logs)
         self.transfers = Transfers(engine)
         self.doctor = Doctor(engine, clock)
 
@@ -189,17 +194,18 @@ async def open_store(
     clock: Clock,
     chance: Callable[[int], int],
     weigh: Weigh,
+    render: Render = _RENDER,
     config: Config | None = None,
 ) -> Store:
     """Open the store at an address and migrate its schema.
 
     `memolog.db`, `sqlite:///path` and `:memory:` are SQLite, `postgresql://…` is PostgreSQL. `chance` returns the requested
-    number of random bits. `weigh` counts the tokens of a message.
+    number of random bits. `weigh` counts the tokens of a message. `render` renders groups again after a change.
     """
     config = config or Config()
     engine = await _open_engine(address, config, to_micros(clock.now()))
     new_id = IdMaker(clock.now, chance)
-    return Store(engine, clock=clock, new_id=new_id, weigh=weigh, config=config)
+    return Store(engine, clock=clock, new_id=new_id, weigh=weigh, render=render, config=config)
 
 
 async def _open_engine(address: str, config: Config, now: int) -> Engine:

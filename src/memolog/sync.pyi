@@ -21,8 +21,8 @@ from memolog.core.message import Message, NewMessage
 from memolog.core.observation import Extract, Generation, Observation, Priority, Span
 from memolog.core.reports import Compacted, Compaction, ExportReport, Forgotten, ImportReport, Pruned, Report
 from memolog.core.run import KeptPrompt, Run, Usage, UsageTotal
-from memolog.core.thread import ThreadInfo
-from memolog.db.scope import Page, Unchanged
+from memolog.core.thread import ThreadInfo, Unchanged
+from memolog.db.scope import Page
 from memolog.events import Event
 from memolog.log.journal import StoredEvent
 from memolog.log.render import Log
@@ -317,6 +317,8 @@ class SyncTurn:
     def thread(self) -> str: ...
     @property
     def step(self) -> int: ...
+    @property
+    def id_prefix(self) -> str: ...
     @property
     def id(self) -> str:
         """Return the id of the turn. It is empty until the turn begins. To continue an earlier turn, set its id before."""

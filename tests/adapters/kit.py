@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from memolog import Config, Event, Memory, Message, NewMessage, ObservationConfig, ReflectionConfig
 from memolog.context.context import Block, Context, ContextMessage
-from memolog.context.tail import fixed_text
 from memolog.core.message import ReasoningPart, TextPart, ToolCallPart, ToolResultPart, parts_from_json
 from memolog.events import Activated, GenerationMade
 from memolog.messages.validation import check_message
+from memolog.text.escape import fixed_text
 from memolog.transfer.exact import Json
 
 # Windows so small that a conversation of two hundred turns crosses them again and again.
@@ -178,7 +178,7 @@ def through_the_store(message: NewMessage) -> NewMessage:
 
 _EDGE: Final = re.compile(
     r"(?:\A|\n\n)(?:<(?:current-task|earlier-task|earlier-suggestion|suggested-response|working-memory"
-    r"|other-conversation|tasks|plans|now)\b|" + re.escape(fixed_text("recalled")) + r").*</now>\Z",
+    r"|other-conversation|tasks|plans|now)\b|" + re.escape(fixed_text("context/recalled")) + r").*</now>\Z",
     re.DOTALL,
 )
 

@@ -1,7 +1,7 @@
 """Lets something else happen in the middle of a transaction: what a slow network does to two processes on one PostgreSQL."""
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -10,12 +10,11 @@ from memolog.core.observation import Observation, Source, Span
 from memolog.core.run import RunKind
 from memolog.db import postgres as engine
 from memolog.log.runs import NewRun, RunResult
-from memolog.log.snapshot import GroupRow
 from memolog.log.store import Rendered
 from memolog.store import Store
 from memolog.testing import FakeClock
 
-__all__ = ["Race", "Scribe", "said"]
+__all__ = ["Race", "Scribe"]
 
 RESOURCE = "alice"
 _PATIENCE = 120
@@ -68,12 +67,6 @@ class Race:
 async def _waits(connection: Any) -> bool:
     """Tell whether somebody waits for a row, by the connection of whoever has taken it."""
     return await connection.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted") > 0
-
-
-def said(group: GroupRow, observations: Sequence[Observation], aliases: Mapping[str, str]) -> tuple[str, int]:
-    """Render a group as what its lines say."""
-    del aliases
-    return f"{group.handle}: {', '.join(line.text for line in observations)}", 1
 
 
 class Scribe:

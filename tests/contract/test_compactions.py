@@ -37,11 +37,6 @@ async def compact(store: Store, seqs: Sequence[int], summary: str = f"in short {
     return await store.compactions.compact("alice", thread, texts(*seqs), summary=summary, now=store.clock.now())
 
 
-def rendered(*_: object) -> tuple[str, int]:
-    """Render nothing."""
-    return "", 0
-
-
 async def rows(store: Store) -> list[tuple[Any, ...]]:
     """Return the columns of every message."""
     return await run_sql(store, COLUMNS)
@@ -149,7 +144,7 @@ async def test_what_is_withdrawn_takes_the_summary_with_it(store: Store, clock: 
     await fill(store, 4)
     await store.messages.save("alice", "t", [UserMessage("secret", id="s")], turn="guarded")
     await compact(store, [3, 4, 5], "someone said a secret")
-    await store.withdrawals.withdraw("alice", "t", "guarded", now=clock.now(), render=rendered)
+    await store.withdrawals.withdraw("alice", "t", "guarded")
     assert await store.compactions.list("alice", "t") == ()
     assert "secret" not in repr([row[7:9] for row in await rows(store)])
     assert [m.level for m in await store.messages.after("alice", "t")] == [0, 0, 0, 0]

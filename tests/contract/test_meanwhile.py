@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from contract.meanwhile import RESOURCE, Race, Scribe, said
+from contract.meanwhile import RESOURCE, Race, Scribe
 from contract.raw_sql import run_sql
 from kit.engines import OpenStore, engines
 from kit.talk import forget_thread, tasks_of
@@ -72,7 +72,7 @@ async def test_a_clone_is_of_one_moment(race: Race, clock: FakeClock, after: str
 async def test_a_merge_is_of_one_moment(race: Race, clock: FakeClock, after: str) -> None:
     """The shared log covers what its cursor says, also when a thread's own log takes over more while it is merged."""
     scribe = await half_observed(race.other, clock)
-    merge = race.one.copies.merge(RESOURCE, now=clock.now(), render=said)
+    merge = race.one.copies.merge(RESOURCE)
     await race.run_well(merge, after, scribe.activate("t1"))
     await expect_whole(race.other, "t1", "resource")
 
@@ -92,11 +92,9 @@ async def test_what_is_forgotten_does_not_stay_in_a_correction(race: Race, clock
     (line,) = [line for line in await scribe.lines("t2") if line.text == "secret of t1"]
     await scribe.reflect("t2", "secrets of both")
     forget = (
-        race.one.forgetting.message(RESOURCE, "a", render=said)
-        if what == "message"
-        else race.one.forgetting.thread(RESOURCE, "t1", render=said)
+        race.one.forgetting.message(RESOURCE, "a") if what == "message" else race.one.forgetting.thread(RESOURCE, "t1")
     )
-    edit = race.other.line_edits.edit(RESOURCE, line.id, "the very secret of t1", tokens=3, render=said)
+    edit = race.other.line_edits.edit(RESOURCE, line.id, "the very secret of t1", tokens=3)
     forgotten, _ = await race.run(forget, "citing", edit)
     assert not isinstance(forgotten, BaseException), forgotten
     seen = await race.other.logs.snapshot(RESOURCE, "t2", "resource")
@@ -112,8 +110,8 @@ async def test_what_is_withdrawn_does_not_stay_in_a_correction(race: Race, clock
     await scribe.observe("t1", "the secret")
     await scribe.activate("t1")
     (line,) = await scribe.lines("t1")
-    edit = race.one.line_edits.edit(RESOURCE, line.id, "the very secret", tokens=3, render=said)
-    withdraw = race.other.withdrawals.withdraw(RESOURCE, "t1", "turn-a", now=clock.now(), render=said)
+    edit = race.one.line_edits.edit(RESOURCE, line.id, "the very secret", tokens=3)
+    withdraw = race.other.withdrawals.withdraw(RESOURCE, "t1", "turn-a")
     _, withdrawn = await race.run(edit, "set_state", withdraw)
     assert not isinstance(withdrawn, BaseException), withdrawn
     assert not await scribe.lines("t1")
@@ -143,7 +141,7 @@ async def test_an_index_that_is_started_over_is_whole_again(race: Race) -> None:
     await race.other.messages.save(RESOURCE, "t1", AssistantMessage("forgettable words", id="m"))
     await race.other.indexing.catch_up(RESOURCE, str)
     await say(race.other, "t2", "lasting words")
-    forget = race.other.forgetting.message(RESOURCE, "m", render=said)
+    forget = race.other.forgetting.message(RESOURCE, "m")
     await race.run_well(race.one.indexing.catch_up(RESOURCE, str), "add_doc", forget)
     await race.other.indexing.catch_up(RESOURCE, str)
     rows = await run_sql(
@@ -189,7 +187,7 @@ async def test_a_line_that_goes_with_its_thread_is_not_found(race: Race, clock: 
     await scribe.observe("t1", "a line")
     await scribe.activate("t1")
     (line,) = await scribe.lines("t1")
-    edit = race.other.line_edits.edit(RESOURCE, line.id, "another line", tokens=3, render=said)
+    edit = race.other.line_edits.edit(RESOURCE, line.id, "another line", tokens=3)
     _, edited = await race.run(forget_thread(race.one), "delete_thread", edit)
     assert isinstance(edited, NotFound), edited
 

@@ -7,7 +7,6 @@ import pytest
 
 from kit.effort import counts
 from kit.engines import OpenStore
-from kit.rows import render_briefly
 from kit.talk import forget_thread
 from memolog.core.message import AssistantMessage, NewMessage, ToolCallPart, ToolMessage, UserMessage
 from memolog.core.observation import Observation, Span
@@ -57,7 +56,7 @@ class Author:
     async def withdraw(self, store: Store) -> None:
         """Take a turn back."""
         turn = f"turn-{self.chance.randrange(4)}"
-        await store.withdrawals.withdraw(RESOURCE, THREAD, turn, now=self.clock.now(), render=render_briefly)
+        await store.withdrawals.withdraw(RESOURCE, THREAD, turn)
 
     async def begin_again(self, store: Store) -> None:
         """Forget the thread, and begin one of the same name."""
@@ -121,9 +120,9 @@ class Author:
             return
         line = self.chance.choice(lines)
         if line.state == "retracted":
-            await store.line_edits.reinstate(RESOURCE, line.id, render=render_briefly)
+            await store.line_edits.reinstate(RESOURCE, line.id)
         elif line.state == "active":
-            await store.line_edits.retract(RESOURCE, line.id, render=render_briefly)
+            await store.line_edits.retract(RESOURCE, line.id)
 
     async def restore(self, store: Store) -> None:
         """Bring the first generation back."""
@@ -213,7 +212,7 @@ async def test_groups_that_did_not_change_are_the_very_same(open_a_store: OpenSt
     assert len(activated.groups) == 3
     assert all(group is known for group, known in zip(activated.groups, before.groups, strict=False))
     line = (await other.logs.observations(before.resource, before.log.pk, [before.groups[1].id]))[0]
-    await other.line_edits.retract(RESOURCE, line.id, render=render_briefly)
+    await other.line_edits.retract(RESOURCE, line.id)
     edited = await one.logs.snapshot(RESOURCE, THREAD, "thread")
     assert [group is known for group, known in zip(edited.groups, activated.groups, strict=True)] == [True, False, True]
 

@@ -38,7 +38,7 @@ from memolog.testing import FakeClock
 from memolog.working_memory.document import replaced
 
 # Parts of the store that act for the whole database, or that are no calls.
-NOT_OF_A_RESOURCE: Final = {"processes", "doctor", "cache", "clock", "engine", "new_id", "config"}
+NOT_OF_A_RESOURCE: Final = {"processes", "doctor", "cache", "clock", "engine", "new_id", "render", "config"}
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
 SCRIPTS: Final = {"messages.ready", "messages.ready_soon", "messages.saving"}
 # They take a snapshot, which names its resource and which only a method that named it gives out; the log that they change must
@@ -90,7 +90,14 @@ def of_resource(store: Store, name: str, method: Callable[..., Any]) -> Callable
 
 
 METHODS: Final = public_methods(
-    Store(SqliteEngine(":memory:"), clock=FakeClock(), new_id=str, weigh=lambda _: 1, config=Config())
+    Store(
+        SqliteEngine(":memory:"),
+        clock=FakeClock(),
+        new_id=str,
+        weigh=lambda _: 1,
+        render=render_briefly,
+        config=Config(),
+    )
 )
 
 
@@ -164,7 +171,7 @@ async def move_in(store: Store) -> Lease:
     await store.compactions.compact("alice", "short", ROWS, summary="hers", now=store.clock.now())
     await observe(store)
     await store.messages.save("alice", "gone", UserMessage("lost", id="m9"))
-    await store.forgetting.thread("alice", "gone", render=render_briefly)
+    await store.forgetting.thread("alice", "gone")
     return lease
 
 

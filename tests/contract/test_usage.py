@@ -45,7 +45,7 @@ def summed(added: Iterable[Usage]) -> UsageTotal:
 
 @pytest.mark.parametrize("seed", range(counts(3, 20)))
 async def test_sums_are_those_of_the_requests(store: Store, clock: FakeClock, seed: int) -> None:
-    """By kind and model, in a fixed order; of a thread, a task, a run and since a moment, alone and together."""
+    """By kind and model, in a fixed order; of a thread, a task and since a moment, alone and together."""
     chance, now = random.Random(seed), clock.now()
     assert (await store.ledger.lines("alice"), await store.ledger.total("alice")) == ((), UsageTotal())
     for name in ("t1", "t2"):
@@ -54,23 +54,22 @@ async def test_sums_are_those_of_the_requests(store: Store, clock: FakeClock, se
     added = [some_usage(chance, now) for _ in range(counts(120, 2000))]
     await asyncio.gather(*(store.ledger.add("alice", usage) for usage in added))
     ages = (None, timedelta(0), timedelta(hours=2), timedelta(hours=-1))
-    for thread, task, run, age in itertools.product((None, "t1", "t9"), (None, "k1", "k9"), (None, "r2", "r9"), ages):
+    for thread, task, age in itertools.product((None, "t1", "t9"), (None, "k1", "k9"), ages):
         since = None if age is None else now - age
         chosen = [
             usage
             for usage in added
             if thread in {None, usage.thread}
             and task in {None, usage.task}
-            and run in {None, usage.run}
             and (since is None or (usage.at or now) >= since)
         ]
-        lines = await store.ledger.lines("alice", thread=thread, task=task, run=run, since=since)
+        lines = await store.ledger.lines("alice", thread=thread, task=task, since=since)
         groups = sorted({(usage.kind, usage.model) for usage in chosen})
         assert lines == tuple(
             UsageLine(kind=kind, model=model, total=summed(u for u in chosen if (u.kind, u.model) == (kind, model)))
             for kind, model in groups
         )
-        total = await store.ledger.total("alice", thread=thread, task=task, run=run, since=since)
+        total = await store.ledger.total("alice", thread=thread, task=task, since=since)
         assert total == replace(summed(chosen), cost=pytest.approx(summed(chosen).cost, rel=1e-15, abs=1e-9))
 
 

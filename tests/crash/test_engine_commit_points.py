@@ -21,7 +21,6 @@ from crash.survivors import check_sound, select
 from crash.writer_child import OPERATIONS, open_fixed
 from kit.effort import LONG, counts
 from kit.engines import engines
-from kit.rows import render_briefly
 from memolog.admin.transfer_store import BY_KIND
 from memolog.compaction.store import RowTexts
 from memolog.core.message import Message, UserMessage
@@ -250,14 +249,14 @@ async def _prologue(store: Store) -> RunClaim:
     await store.logs.activate(
         RESOURCE, log.pk, log.version, [Rendered(id="group", text="", tokens=0)], now=store.clock.now()
     )
-    await store.line_edits.retract(RESOURCE, "back", render=render_briefly)
+    await store.line_edits.retract(RESOURCE, "back")
     await store.leases.acquire(RESOURCE, "task:gone", "me", lasts=timedelta(minutes=1))
     rows = [RowTexts(seq=1, search="one", brief="1")]
     await store.compactions.compact(RESOURCE, THREAD, rows, summary="first", now=store.clock.now())
     await store.messages.save(RESOURCE, "gone", UserMessage("lost", id="m9"))
-    await store.forgetting.thread(RESOURCE, "gone", render=render_briefly)
+    await store.forgetting.thread(RESOURCE, "gone")
     await store.messages.save(RESOURCE, THREAD, UserMessage("three", id="m3"))
-    await store.branches.rewind(RESOURCE, THREAD, 2, render=render_briefly, again=_again)
+    await store.branches.rewind(RESOURCE, THREAD, 2, again=_again)
     # As an import leaves it until its lines are there.
     await run_sql(store, "UPDATE groups SET text = '', tokens = 0 RETURNING pk")
     return await _start(store, Span(first=2, last=2))
@@ -301,18 +300,16 @@ ALONE: Final[dict[str, Callable[[Store, RunClaim], Awaitable[object]]]] = {
     "compactions.deepen": lambda s, _: s.compactions.deepen(RESOURCE, THREAD, keep=0),
     "compactions.restore": lambda s, _: _restore_compaction(s),
     "compactions.prune": lambda s, _: s.compactions.prune(RESOURCE, THREAD, days=30, now=_later(s, 40), left=str.upper),
-    "forgetting.message": lambda s, _: s.forgetting.message(RESOURCE, "m1", render=render_briefly),
-    "forgetting.thread": lambda s, _: s.forgetting.thread(RESOURCE, THREAD, render=render_briefly),
+    "forgetting.message": lambda s, _: s.forgetting.message(RESOURCE, "m1"),
+    "forgetting.thread": lambda s, _: s.forgetting.thread(RESOURCE, THREAD),
     "forgetting.resource": lambda s, _: s.forgetting.resource(RESOURCE),
-    "forgetting.older": lambda s, _: s.forgetting.older(RESOURCE, messages=_later(s, 1), render=render_briefly),
-    "line_edits.edit": lambda s, _: s.line_edits.edit(
-        RESOURCE, "line", "two was said", tokens=1, render=render_briefly
-    ),
-    "line_edits.retract": lambda s, _: s.line_edits.retract(RESOURCE, "line", render=render_briefly),
-    "line_edits.reinstate": lambda s, _: s.line_edits.reinstate(RESOURCE, "back", render=render_briefly),
-    "line_edits.delete": lambda s, _: s.line_edits.delete(RESOURCE, "line", render=render_briefly),
-    "branches.rewind": lambda s, _: s.branches.rewind(RESOURCE, THREAD, 1, render=render_briefly, again=_again),
-    "branches.restore": lambda s, _: s.branches.restore(RESOURCE, THREAD, "b1", render=render_briefly, again=_again),
+    "forgetting.older": lambda s, _: s.forgetting.older(RESOURCE, messages=_later(s, 1)),
+    "line_edits.edit": lambda s, _: s.line_edits.edit(RESOURCE, "line", "two was said", tokens=1),
+    "line_edits.retract": lambda s, _: s.line_edits.retract(RESOURCE, "line"),
+    "line_edits.reinstate": lambda s, _: s.line_edits.reinstate(RESOURCE, "back"),
+    "line_edits.delete": lambda s, _: s.line_edits.delete(RESOURCE, "line"),
+    "branches.rewind": lambda s, _: s.branches.rewind(RESOURCE, THREAD, 1, again=_again),
+    "branches.restore": lambda s, _: s.branches.restore(RESOURCE, THREAD, "b1", again=_again),
     "doctor.repair": lambda s, _: _repair(s),
     "transfers.put": lambda s, _: _put(s),
     "transfers.date": lambda s, _: s.transfers.date(
@@ -320,11 +317,11 @@ ALONE: Final[dict[str, Callable[[Store, RunClaim], Awaitable[object]]]] = {
     ),
     "transfers.hint": lambda s, _: s.transfers.hint(RESOURCE, THREAD, Hints(current_task="imported", last_seq=1_000)),
     "transfers.render": lambda s, _: s.transfers.render(
-        RESOURCE, {"group": "not what its lines say"}, render=render_briefly, count=len
+        RESOURCE, {"group": "not what its lines say"}, render=s.render, count=len
     ),
     "tombstones.lift": lambda s, _: s.tombstones.lift(RESOURCE, "gone", [UserMessage("lost", id="m9")]),
     "search.index": lambda s, _: s.indexing.catch_up(RESOURCE, str),
-    "copies.merge": lambda s, _: s.copies.merge(RESOURCE, now=s.clock.now(), render=render_briefly),
+    "copies.merge": lambda s, _: s.copies.merge(RESOURCE),
 }
 
 

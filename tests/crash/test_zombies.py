@@ -13,7 +13,6 @@ import pytest
 from crash.survivors import select
 from kit.effort import counts
 from kit.engines import engines
-from kit.rows import render_briefly
 from kit.talk import hold, listen
 from memolog import Config, ObservationConfig, ReflectionConfig, UserMessage
 from memolog.core.observation import Observation, Source, Span
@@ -157,7 +156,7 @@ async def test_withdrawn_messages_do_not_come_back(store: Store, clock: FakeCloc
     """A run over what was withdrawn meanwhile is refused: its owner is a zombie too."""
     await store.messages.save(RESOURCE, THREAD, UserMessage("hello", id="m1"), turn="turn")
     claim = await start(store, clock, "first")
-    gone = await store.withdrawals.withdraw(RESOURCE, THREAD, "turn", now=clock.now(), render=render_briefly)
+    gone = await store.withdrawals.withdraw(RESOURCE, THREAD, "turn")
     assert (gone.messages, gone.runs) == ((1,), ("run",))
     await try_all(store, clock, claim)
 

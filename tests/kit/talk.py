@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from kit.rows import render_briefly
 from memolog import AssistantMessage, Config, NewMessage, UserMessage
 from memolog.context.context import Context
 from memolog.core.clock import Clock
@@ -44,7 +43,7 @@ async def hold(
 
 async def forget_thread(store: Store, thread: str = THREAD, resource: str = RESOURCE) -> Forgotten:
     """Forget a thread without rewriting the database file."""
-    return await store.forgetting.thread(resource, thread, render=render_briefly)
+    return await store.forgetting.thread(resource, thread)
 
 
 async def store_of(memory: Memory) -> Store:

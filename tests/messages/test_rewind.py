@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from contract.meanwhile import Scribe
 from kit.engines import a_memory
-from kit.talk import hold, listen, logged, of_kind, stored_texts
+from kit.talk import hold, listen, logged, of_kind, store_of, stored_texts
 from memolog import AssistantMessage, Config, InputError, Memory, ObservationConfig, UserMessage
 from memolog.errors import BranchNotFound, MessageNotFound, ThreadNotFound
 from memolog.events import Withdrawn
 from memolog.memory import Thread
+from memolog.testing import FakeClock
 
 SMALL = Config(observation=ObservationConfig(message_tokens=20_000, previous_tokens=200))
 memory = a_memory(SMALL)
@@ -98,6 +100,31 @@ async def test_a_group_across_the_cut_is_observed_again(memory: Memory) -> None:
     await hold(memory, "The hall stays white.", "Fine.")
     await thread.observe()
     assert "white" in (await thread.context()).system
+
+
+async def test_a_reflection_across_the_cut_keeps_what_stays(memory: Memory, clock: FakeClock) -> None:
+    """A reflected line from both sides of the cut is replaced by observations of the messages that stay."""
+    thread = await talk(memory, TALK[:1])
+    await thread.observe()
+    await talk(memory, TALK[1:])
+    scribe = Scribe(await store_of(memory), clock)
+    await scribe.observe("t1", "The harbour office is green.")
+    await scribe.activate("t1")
+    await scribe.reflect("t1", "Nora, the harbour office and the green hall.")
+    await thread.rewind(to=3)
+    assert [group.kind for group in await thread.as_of(clock.now())] == ["reflection"]
+    for stays in ("Oslo", "harbour office"):
+        assert sum(stays in line.text for line in await scribe.lines("t1")) == 1
+        assert stays in (await thread.context()).system
+    assert "green" not in (await thread.context()).system
+    assert (await memory.doctor()).findings == ()
+    # The groups below the reflection have the same observations.
+    await thread.restore(0)
+    assert "harbour office" in (await thread.context()).system
+    assert "green" not in (await thread.context()).system
+    await thread.rewind(to=2)
+    assert [line.text for line in await scribe.lines("t1") if "harbour" in line.text] == []
+    assert (await memory.doctor()).findings == ()
 
 
 async def test_returning_to_a_branch(memory: Memory) -> None:

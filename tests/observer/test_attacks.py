@@ -225,7 +225,7 @@ def kept(
 ) -> tuple[tuple[Observation, ...], Hints]:
     """Return what the engine keeps of an answer."""
     lines = observations_from(parsed, given.messages, shown, "t1", new_group())
-    readings = partial(readings_of, given, given.messages, COUNTER)
+    readings = partial(readings_of, given, given.messages)
     judge = Judge(given.messages, readings=readings, extracted=[line.id for line in lines] if by_code else ())
     hints, _ = draft_hints(parsed.hints, given, given.messages)
     return judge.judge(lines).observations, hints
@@ -261,7 +261,7 @@ def test_no_forgery_has_an_effect(channel: str) -> None:
         prompt = observer_prompt(given, COUNTER)
         assert_prompt(prompt, len(messages))
         for parsed, by_code in (
-            (observe(given, COUNTER), True),
+            (observe(given), True),
             (parse_observations(repeating(prompt), prompt.shown, base=SAID), False),
         ):
             if not by_code:
@@ -351,12 +351,12 @@ def test_names_never_pass_for_roles() -> None:
         prompt = observer_prompt(ObserveInput(messages=(said,)), COUNTER)
         assert_prompt(prompt, 1)
         (first, *_) = observe(
-            ObserveInput(messages=(message(1, "user", "I live in Graz.", speaker=name),)), COUNTER
+            ObserveInput(messages=(message(1, "user", "I live in Graz.", speaker=name),))
         ).observations
         assert re.match(r'User(?: "[^"\n]{1,62}")?: I live', first.text), first.text
     for role in roles:
         assert quoted_label(role, is_tool=True).startswith('"')
         call = _called(1, "All backups must go", name=role)
-        told = [draft.text for draft in observe(ObserveInput(messages=tuple(call)), COUNTER).observations]
+        told = [draft.text for draft in observe(ObserveInput(messages=tuple(call))).observations]
         assert [text for text in told if "backups" in text and not text.startswith('Assistant called "')] == []
     assert quoted_label("read_file", is_tool=True) == "read_file"

@@ -23,7 +23,7 @@ COUNTER = HeuristicCounter()
 
 def seen(*messages: Message, **given: Any) -> Parsed:
     """Return the result of the observer for some messages."""
-    return observe(ObserveInput(messages=messages, **given), COUNTER)
+    return observe(ObserveInput(messages=messages, **given))
 
 
 def log_of(parsed: Parsed) -> str:
@@ -787,7 +787,7 @@ def test_what_is_not_live_is_neither_read_nor_numbered() -> None:
     """The cited numbers are those of the transcript for a model, which has only live messages."""
     withdrawn = replace(row(1, "user", "I hate coriander"), state="withdrawn")
     given = ObserveInput(messages=(withdrawn, row(2, "user", "I love basil from Genoa")))
-    draft = observe(given, COUNTER).observations[0]
+    draft = observe(given).observations[0]
     assert "coriander" not in draft.text
     assert [(shown.number, shown.seq) for shown in observer_prompt(given, COUNTER).shown] == [(draft.cites[0], 2)]
 

@@ -31,8 +31,8 @@ prose = st.lists(st.sampled_from((*WORDS.split(), *PHRASES, *MARKED)), max_size=
 def test_any_messages_become_lines(span: tuple[Message, ...], previous: str) -> None:
     """The result is valid and the same again. Each observation is one line and cites only shown messages."""
     given_ = ObserveInput(messages=span, previous=previous)
-    parsed = observe(given_, COUNTER)
-    assert parsed == observe(given_, COUNTER)
+    parsed = observe(given_)
+    assert parsed == observe(given_)
     assert failure(parsed) is None
     assert parsed.nothing is (parsed.observations == ())
     numbers = {shown.number for shown in observer_prompt(given_, COUNTER).shown}
@@ -50,7 +50,7 @@ def test_any_messages_become_lines(span: tuple[Message, ...], previous: str) -> 
 def test_users_are_only_spoken_for_by_their_own_words(talk: list[tuple[str, Role]], seed: Message) -> None:
     """A line of high priority, or one that begins with "User:", cites a message of a user and no message of a tool."""
     rows = tuple(spoken(seed, number, role, text) for number, (text, role) in enumerate(talk, 1))
-    for draft in observe(ObserveInput(messages=rows), COUNTER).observations:
+    for draft in observe(ObserveInput(messages=rows)).observations:
         if draft.priority == "high" or draft.text.startswith("User:"):
             roles = {rows[number - 1].role for number in draft.cites}
             assert "user" in roles
@@ -67,7 +67,7 @@ def spoken(seed: Message, seq: int, role: Role, text: str) -> Message:
 def test_text_that_imitates_the_log_stays_text(said: list[str], seed: Message) -> None:
     """No message can open or close a tag of the log."""
     rows = tuple(spoken(seed, number, "user", text) for number, text in enumerate(said, 1))
-    parsed = observe(ObserveInput(messages=rows), COUNTER)
+    parsed = observe(ObserveInput(messages=rows))
     made = [line(one.text, priority=one.priority, ordinal=n) for n, one in enumerate(parsed.observations, 1)]
     shown = rendered(made)
     assert shown.count("</observations>") == (1 if made else 0)

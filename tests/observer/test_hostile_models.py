@@ -107,7 +107,7 @@ def judged(
     log: Sequence[Observation] = (),
 ) -> tuple[Observation, ...]:
     """Return lines as the engine checks them."""
-    readings = partial(readings_of, ObserveInput(messages=tuple(messages)), messages, COUNTER)
+    readings = partial(readings_of, ObserveInput(messages=tuple(messages)), messages)
     judge = Judge(messages, policy=policy, lines=log, log=shown(log) if log else "", readings=readings)
     return judge.judge(lines).observations
 

@@ -405,7 +405,7 @@ class World:
         before = self.checker.rows(query, thread.resource, thread.name)
         try:
             parts = await process.memory.open()
-            await parts.store.forgetting.thread(thread.resource, thread.name, render=parts.core.rerender)
+            await parts.store.forgetting.thread(thread.resource, thread.name)
         except (MemologError, Crash) as error:
             self.note(f"{process.name} could not delete {thread.resource}/{thread.name}: {error!r}")
         finally:

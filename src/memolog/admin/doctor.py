@@ -62,7 +62,7 @@ async def examine(
     doctor, redact = components.store.doctor, for_the_index(config)
 
     async def find() -> tuple[Diagnosis, ...]:
-        rows = await doctor.examine(resource, count=counter.count, redact=redact, render=components.core.rerender)
+        rows = await doctor.examine(resource, count=counter.count, redact=redact, render=components.store.render)
         return *rows, *await _file_findings(components, config)
 
     found = await find()

@@ -6,7 +6,7 @@ reflections that were made from the observation.
 
 from __future__ import annotations
 
-from memolog.admin.forget import ChangeCalls, write_or_try
+from memolog.admin.forget import write_or_try
 from memolog.core.exact_json import loads, object_text, pack
 from memolog.core.observation import Observation, Priority
 from memolog.core.reports import Forgotten
@@ -15,7 +15,7 @@ from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import check_ids
 from memolog.errors import InputError, NotFound
 from memolog.log.store import reading_observations
-from memolog.log.withdrawals import Loss, Render, copying_line, reading_groups, rederiving, rewriting
+from memolog.log.withdrawals import LogChanges, Loss, copying_line, reading_groups, rederiving, rewriting
 from memolog.search.index import resetting_index, taking_index
 
 q = load_queries("log/lines")
@@ -23,7 +23,7 @@ forget_queries = load_queries("admin/forgetting")
 log_queries = load_queries("log/logs")
 
 
-class LineEdits(ChangeCalls):
+class LineEdits(LogChanges):
     """Corrects logs. Each call changes the log of one resource."""
 
     @reads
@@ -40,7 +40,6 @@ class LineEdits(ChangeCalls):
         text: str,
         *,
         tokens: int,
-        render: Render,
         priority: Priority | None = None,
     ) -> Script[Observation]:
         """Add a corrected observation, retract the old one, and return the new one."""
@@ -61,14 +60,14 @@ class LineEdits(ChangeCalls):
             metadata=object_text("The metadata", {**before.metadata, "edit_of": observation}),
         )
         loss = Loss(
-            log_pk=old.log_pk, lines=(old.pk,), how="retracted", kind="edit", by_hand=True, instead={old.pk: new_pk}
+            log_pk=old.log_pk, lines=(old.pk,), how="retracted", kind="edit", by_hand=True, instead={old.pk: (new_pk,)}
         )
-        yield from rederiving(loss, self._new_id, render, at)
+        yield from rederiving(loss, self._new_id, self._render, at)
         name: str = (yield q.states(pks=[new_pk]))[0].id
         return (yield from _reading(resource, name))
 
     @writes("line_edits.retract")
-    def retract(self, resource: str, observation: str, *, render: Render) -> Script[Observation]:
+    def retract(self, resource: str, observation: str) -> Script[Observation]:
         """Hide an observation and every line of a reflection that was made from it. `reinstate` undoes this."""
         check_ids(resource=resource, observation=observation)
         at = self._now()
@@ -76,21 +75,21 @@ class LineEdits(ChangeCalls):
         _refuse(line, {"deleted"})
         if line.state != "retracted":
             loss = Loss(log_pk=line.log_pk, lines=(line.pk,), how="retracted", kind="edit", by_hand=True)
-            yield from rederiving(loss, self._new_id, render, at)
+            yield from rederiving(loss, self._new_id, self._render, at)
         return (yield from _reading(resource, observation))
 
     @writes("line_edits.reinstate")
-    def reinstate(self, resource: str, observation: str, *, render: Render) -> Script[Observation]:
+    def reinstate(self, resource: str, observation: str) -> Script[Observation]:
         """Show a retracted observation again, also in the reflections from which it was removed."""
         check_ids(resource=resource, observation=observation)
         at = self._now()
         line = yield from _finding(resource, observation)
         _refuse(line, {"deleted"})
         if line.state == "retracted":
-            yield from self._reinstating(line, render, at)
+            yield from self._reinstating(line, at)
         return (yield from _reading(resource, observation))
 
-    def _reinstating(self, line: Row, render: Render, at: int) -> Script[None]:
+    def _reinstating(self, line: Row, at: int) -> Script[None]:
         mergers = yield q.mergers(pks=[line.pk])
         is_merged = any(row.state not in {"deleted", "retracted"} for row in mergers)
         was_merged = any(row.state == "retracted" for row in mergers)
@@ -101,7 +100,7 @@ class LineEdits(ChangeCalls):
         if is_covered and was_merged and not is_merged:
             lines += yield from self._adding_to_reflections(line)
         loss = Loss(log_pk=line.log_pk, lines=(), how="retracted", kind="edit")
-        yield from rewriting(loss, (yield from reading_groups(lines)), render, at)
+        yield from rewriting(loss, (yield from reading_groups(lines)), self._render, at)
 
     def _adding_to_reflections(self, line: Row) -> Script[list[int]]:
         """Add a copy of a line to each reflection that was made from its group. Return the keys of the copies."""
@@ -115,7 +114,7 @@ class LineEdits(ChangeCalls):
                 inside = group.id
         return made
 
-    async def delete(self, resource: str, observation: str, *, render: Render, dry_run: bool = False) -> Forgotten:
+    async def delete(self, resource: str, observation: str, *, dry_run: bool = False) -> Forgotten:
         """Delete an observation and every line of a reflection that was made from it. The source messages are not deleted."""
         check_ids(resource=resource, observation=observation)
         at = self._now()
@@ -125,7 +124,7 @@ class LineEdits(ChangeCalls):
             line = yield from _finding(resource, observation)
             _refuse(line, {"deleted"})
             loss = Loss(log_pk=line.log_pk, lines=(line.pk,), how="deleted", kind="forget", by_hand=True)
-            made = yield from rederiving(loss, self._new_id, render, at)
+            made = yield from rederiving(loss, self._new_id, self._render, at)
             prompts = yield forget_queries.delete_prompts_of_log(log_pk=line.log_pk)
             yield from resetting_index(resource)
             return Forgotten(

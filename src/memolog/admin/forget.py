@@ -8,23 +8,23 @@ call is one transaction, and a dry run rolls the same transaction back. At the e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
 from memolog.compaction.store import undoing_compactions
-from memolog.core.clock import Clock, to_micros
+from memolog.core.clock import to_micros
 from memolog.core.reports import Forgotten
-from memolog.db.engine import Engine, TimedCalls, Work
+from memolog.db.engine import Engine, Work
 from memolog.db.queries import Script, load_queries
 from memolog.db.rows import message_from_row
 from memolog.db.scope import LAST, check_ids, check_optional_ids, taking_thread
 from memolog.db.sqlite_files import clean_file, copies_of
 from memolog.errors import InputError, NotFound
 from memolog.log.runs import deleting_extracts
-from memolog.log.withdrawals import Loss, Render, ranges, rederiving, taking_logs
+from memolog.log.withdrawals import LogChanges, Loss, ranges, rederiving, taking_logs
 from memolog.messages.tombstones import burying_all, burying_messages
 from memolog.search.index import clearing_index, reading_scope, resetting_index, taking_index
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from memolog.connection import Components, Connection
 
 q = load_queries("admin/forgetting")
+line_queries = load_queries("log/lines")
 log_queries = load_queries("log/logs")
 message_queries = load_queries("messages/messages")
 thread_queries = load_queries("messages/threads")
@@ -56,17 +57,17 @@ async def forget(
 ) -> Forgotten:
     """Forget a message, an observation or a thread. If none of them is passed, forget the whole resource."""
     components = await connection.open_to_write()
-    store, render = components.store, components.core.rerender
+    store = components.store
     if observation is not None:
         if thread is not None or message is not None:
             raise InputError(
                 "`observation` cannot be combined with `thread` or `message`.", then="Pass the observation only."
             )
-        gone = await store.line_edits.delete(resource, observation, render=render, dry_run=dry_run)
+        gone = await store.line_edits.delete(resource, observation, dry_run=dry_run)
     elif message is not None:
-        gone = await store.forgetting.message(resource, message, thread=thread, render=render, dry_run=dry_run)
+        gone = await store.forgetting.message(resource, message, thread=thread, dry_run=dry_run)
     elif thread is not None:
-        gone = await store.forgetting.thread(resource, thread, render=render, dry_run=dry_run)
+        gone = await store.forgetting.thread(resource, thread, dry_run=dry_run)
     else:
         gone = await store.forgetting.resource(resource, dry_run=dry_run)
     if not dry_run and message is None and observation is None:
@@ -88,7 +89,6 @@ async def forget_older(connection: Connection, resource: str, *, dry_run: bool) 
         messages=days_ago(keep.message_days),
         prompts=days_ago(keep.prompt_days),
         events=days_ago(keep.journal_days),
-        render=components.core.rerender,
         dry_run=dry_run,
     )
     if gone == Forgotten(resource=resource, dry_run=dry_run):
@@ -113,19 +113,11 @@ async def _clean(connection: Connection, components: Components, gone: Forgotten
     return replace(gone, is_clean=is_clean)
 
 
-class ChangeCalls(TimedCalls):
-    """Base class for calls that delete or correct rows."""
-
-    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str]) -> None:
-        super().__init__(engine, clock)
-        self._new_id = new_id
-
-
-class Forgetting(ChangeCalls):
+class Forgetting(LogChanges):
     """Forgets messages, threads and resources. Each call changes one resource."""
 
     async def message(
-        self, resource: str, message_id: str, *, thread: str | None = None, render: Render, dry_run: bool = False
+        self, resource: str, message_id: str, *, thread: str | None = None, dry_run: bool = False
     ) -> Forgotten:
         """Forget a message in one thread, or in every thread of the resource. Raise NotFound if it does not exist."""
         check_ids(resource=resource, message=message_id)
@@ -141,7 +133,7 @@ class Forgetting(ChangeCalls):
                 where = f"thread {thread}" if thread is not None else "any thread of this resource"
                 raise NotFound(f"There is no message {message_id} in {where}.", then="Check its id.")
             places = [(row.thread, row.seq) for row in rows]
-            return (yield from self._forgetting_messages(resource, places, render, at))
+            return (yield from self._forgetting_messages(resource, places, at))
 
         return await write_or_try(self.engine, script, name="forgetting.message", dry_run=dry_run)
 
@@ -152,7 +144,6 @@ class Forgetting(ChangeCalls):
         messages: datetime | None = None,
         prompts: datetime | None = None,
         events: datetime | None = None,
-        render: Render,
         dry_run: bool = False,
     ) -> Forgotten:
         """Forget messages, stored prompts, and events and context records before these times. None keeps all of them."""
@@ -163,7 +154,7 @@ class Forgetting(ChangeCalls):
             gone = Forgotten(resource=resource)
             if messages is not None:
                 rows = yield q.older(resource=resource, before=to_micros(messages))
-                gone += yield from self._forgetting_messages(resource, [(row.id, row.seq) for row in rows], render, at)
+                gone += yield from self._forgetting_messages(resource, [(row.id, row.seq) for row in rows], at)
             if prompts is not None:
                 rows = yield q.old_prompts(resource=resource, before=to_micros(prompts))
                 gone += Forgotten(resource=resource, prompts=len(rows))
@@ -175,7 +166,7 @@ class Forgetting(ChangeCalls):
 
         return await write_or_try(self.engine, script, name="forgetting.older", dry_run=dry_run)
 
-    async def thread(self, resource: str, thread: str, *, render: Render, dry_run: bool = False) -> Forgotten:
+    async def thread(self, resource: str, thread: str, *, dry_run: bool = False) -> Forgotten:
         """Forget a thread and everything made from it, also in a shared log. Raise ThreadNotFound if it does not exist."""
         check_ids(resource=resource, thread=thread)
         at = self._now()
@@ -183,7 +174,7 @@ class Forgetting(ChangeCalls):
         def script() -> Script[Forgotten]:
             yield from taking_index(resource)
             thread_pk = (yield from taking_thread(resource, thread)).pk
-            gone = yield from self._forgetting_thread(resource, thread, thread_pk, render, at)
+            gone = yield from self._forgetting_thread(resource, thread, thread_pk, at)
             yield from resetting_index(resource)
             return gone
 
@@ -195,9 +186,7 @@ class Forgetting(ChangeCalls):
         work = partial(self._forgetting_resource, resource, self._now())
         return await write_or_try(self.engine, work, name="forgetting.resource", dry_run=dry_run)
 
-    def _forgetting_messages(
-        self, resource: str, places: Sequence[tuple[str, int]], render: Render, at: int
-    ) -> Script[Forgotten]:
+    def _forgetting_messages(self, resource: str, places: Sequence[tuple[str, int]], at: int) -> Script[Forgotten]:
         gone = Forgotten(resource=resource)
         if not places:
             return gone
@@ -214,20 +203,18 @@ class Forgetting(ChangeCalls):
                 where = {"thread_pk": thread_pk, "first_seq": first, "last_seq": last}
                 yield from self._burying(resource, thread, first, last, at)
                 gone += yield from _forgetting_range(resource, where, at)
-                for line in (yield q.citing(**where)):
+                for line in (yield line_queries.citing(**where)):
                     lines.setdefault(line.log_pk, {})[line.pk] = line.id
         if not gone.messages:
             return gone
         for log_pk, found in sorted(lines.items()):
             loss = Loss(log_pk=log_pk, lines=tuple(found), how="deleted", kind="forget")
-            made = yield from rederiving(loss, self._new_id, render, at)
+            made = yield from rederiving(loss, self._new_id, self._render, at)
             gone += Forgotten(resource=resource, observations=made.lines, reflections=made.reflections)
         yield from resetting_index(resource)
         return gone
 
-    def _forgetting_thread(
-        self, resource: str, thread: str, thread_pk: int, render: Render, at: int
-    ) -> Script[Forgotten]:
+    def _forgetting_thread(self, resource: str, thread: str, thread_pk: int, at: int) -> Script[Forgotten]:
         yield from taking_logs(thread_pk)
         gone = yield from _counting_thread(resource, thread, thread_pk)
         yield from burying_all(
@@ -239,7 +226,7 @@ class Forgetting(ChangeCalls):
         yield q.clear_log_errors(thread_pk=thread_pk)
         lines: dict[int, list[int]] = {}
         where = {"thread_pk": thread_pk, "first_seq": 0, "last_seq": LAST}
-        for line in (yield q.citing(**where)):
+        for line in (yield line_queries.citing(**where)):
             lines.setdefault(line.log_pk, []).append(line.pk)
         names: list[str] = []
         reflections: list[str] = []
@@ -254,7 +241,7 @@ class Forgetting(ChangeCalls):
                 kind="forget",
                 without_thread=thread_pk,
             )
-            made = yield from rederiving(loss, self._new_id, render, at)
+            made = yield from rederiving(loss, self._new_id, self._render, at)
             names += made.lines
             reflections += made.reflections
         yield thread_queries.delete_thread(resource=resource, thread=thread)

@@ -232,18 +232,18 @@ async def _finish(components: "Components", state: _ResourceImport, tally: Tally
     tally.left["message"] += len(state.messages)
     if tally.dry_run or state.is_gone:
         return
-    store, resource, render = components.store, state.arrival.resource, components.core.rerender
+    store, resource = components.store, state.arrival.resource
     if is_whole:
-        await store.transfers.render(resource, state.texts, render=render, count=components.core.counter.count)
+        await store.transfers.render(resource, state.texts, render=store.render, count=components.core.counter.count)
     # Compare the times, because a new thread or message may use the same id.
     for thread, began in sorted(state.threads.items()):
         with suppress(NotFound):
             if (await store.threads.get(resource, thread)).created_at == began:
-                await store.forgetting.thread(resource, thread, render=render)
+                await store.forgetting.thread(resource, thread)
     for (thread, message), said in sorted(state.messages.items()):
         with suppress(NotFound):
             if (await store.messages.get(resource, message, thread=thread))[0].created_at == said:
-                await store.forgetting.message(resource, message, thread=thread, render=render)
+                await store.forgetting.message(resource, message, thread=thread)
 
 
 def _batches(path: Path, resource: str | None) -> Iterator[_Batch]:

@@ -250,22 +250,20 @@ def undoing_compactions(thread_pk: int, first: int, last: int) -> Script[None]:
         yield q.delete_compaction(compaction_pk=row.pk)
 
 
-def copying_compactions(
-    source_pk: int, target_pk: int, up_to: int, new_id: Callable[[], str]
-) -> Script[dict[int, int]]:
+def copying_compactions(source_pk: int, target_pk: int, new_id: Callable[[], str]) -> Script[dict[int, int]]:
     """Copy the compactions of a thread to its clone. Return the keys of the copies by the keys of the originals."""
     copied: dict[int, int] = {}
-    for row in (yield q.copy_compactions(thread_pk=source_pk, up_to=up_to)):
+    for row in (yield q.copy_compactions(thread_pk=source_pk)):
         made = yield q.insert_compaction(
             id=new_id(),
             thread_pk=target_pk,
             first_seq=row.first_seq,
-            last_seq=min(row.last_seq, up_to),
+            last_seq=row.last_seq,
             level=row.level,
             now=row.created_at,
             restored_at=row.restored_at,
             summary=row.summary,
-            before=dumps([old for old in loads(row.before) if old["seq"] <= up_to]),
+            before=row.before,
         )
         copied[row.pk] = made[0].pk
     return copied

@@ -156,7 +156,7 @@ def message_line(message: Message) -> str:
 def _shown(message: Message, passage: Passage, most: int) -> str:
     text, most = message_line(message), most if message.seq == passage.hit else _NEIGHBOUR
     place = passage.places.get(message.seq)
-    return cut_middle(text, most, " … ") if place is None else _around(text, place, most)
+    return cut_middle(text, most) if place is None else _around(text, place, most)
 
 
 def _around(text: str, place: Place, most: int) -> str:

@@ -18,7 +18,6 @@ from memolog.context.tail import (
     ShownTail,
     TailCutter,
     closed_cuts,
-    fixed_text,
     is_compacted,
     shortened,
     show,
@@ -36,7 +35,7 @@ from memolog.log.state import others_for
 from memolog.messages.store import additions, grown_by_id
 from memolog.tasks.rules import edge_lines
 from memolog.text.dates import local, shifted
-from memolog.text.escape import element, escape
+from memolog.text.escape import element, escape, fixed_text
 from memolog.text.message_tokens import count_message, count_text
 from memolog.text.tokens import TokenCounter, share
 from memolog.working_memory.store import Facts
@@ -45,12 +44,12 @@ if TYPE_CHECKING:
     from memolog.store import Store
 
 _log = logging.getLogger("memolog")
-_CONTINUATION: Final = fixed_text("continuation")
-_CONTINUATION_ALIAS: Final = fixed_text("continuation_alias")
-_PASSED_ALONG: Final = fixed_text("passed_along")
-_USAGE: Final = fixed_text("usage").format(plans=fixed_text("usage_plans"))
-_USAGE_DONE: Final = fixed_text("usage").format(plans=fixed_text("usage_plans_done"))
-_USAGE_RESOURCE: Final = fixed_text("usage_resource")
+_CONTINUATION: Final = fixed_text("context/continuation")
+_CONTINUATION_ALIAS: Final = fixed_text("context/continuation_alias")
+_PASSED_ALONG: Final = fixed_text("context/passed_along")
+_USAGE: Final = fixed_text("context/usage").format(plans=fixed_text("context/usage_plans"))
+_USAGE_DONE: Final = fixed_text("context/usage").format(plans=fixed_text("context/usage_plans_done"))
+_USAGE_RESOURCE: Final = fixed_text("context/usage_resource")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,13 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from memolog.context.context import Block
-from memolog.context.tail import fixed_text, is_compacted
+from memolog.context.tail import is_compacted
 from memolog.core.message import FilePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.core.pairs import is_question
 from memolog.core.zones import zone_of
 from memolog.text.cut import cut, cut_middle
 from memolog.text.dates import age, clock, day_name, local, relative_days, shifted
-from memolog.text.escape import element, escape, one_line
+from memolog.text.escape import element, escape, fixed_text, one_line
 from memolog.text.lookalikes import quoted, quoted_label, visible
 from memolog.text.message_tokens import count_text
 from memolog.text.tokens import TokenCounter
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from memolog.context.build import View
     from memolog.log.snapshot import OtherTail
 
-OTHER_CONVERSATION: Final = fixed_text("other_conversation")
-_PASSED: Final = fixed_text("passed")
-_PASSED_DONE: Final = fixed_text("passed_done")
-_RECALLED: Final = fixed_text("recalled")
-_WORKING_MEMORY_BOTH: Final = fixed_text("working_memory_both")
-_WORKING_MEMORY_CHANGED: Final = fixed_text("working_memory_changed")
-_WORKING_MEMORY_EMPTIED: Final = fixed_text("working_memory_emptied")
+OTHER_CONVERSATION: Final = fixed_text("context/other_conversation")
+_PASSED: Final = fixed_text("context/passed")
+_PASSED_DONE: Final = fixed_text("context/passed_done")
+_RECALLED: Final = fixed_text("context/recalled")
+_WORKING_MEMORY_BOTH: Final = fixed_text("context/working_memory_both")
+_WORKING_MEMORY_CHANGED: Final = fixed_text("context/working_memory_changed")
+_WORKING_MEMORY_EMPTIED: Final = fixed_text("context/working_memory_emptied")
 # A message, a tool's result and a title are cut to at most this many characters. Search finds the whole text.
 _MESSAGE_CHARACTERS: Final = 400
 _RESULT_CHARACTERS: Final = 120
@@ -252,7 +252,7 @@ def _has_text(text: str) -> bool:
 
 
 def _line(message: Message, said: str, zone: str | None) -> str:
-    text = one_line(cut_middle(said, _MESSAGE_CHARACTERS, " … "))
+    text = one_line(cut_middle(said, _MESSAGE_CHARACTERS))
     # The name of the speaker is in quotation marks, so that it does not look like a role.
     who = " ".join(filter(None, (message.role, escape(quoted_label(message.speaker or "")))))
     return f"({clock(message.created_at, zone)}) {who}: {text}"
@@ -267,7 +267,7 @@ def _part_words(part: Part) -> str:
             return f"[called {quoted_label(part.name, is_tool=True)}]"
         case ToolResultPart():
             answer = part.content if isinstance(part.content, str) else ""
-            answer = f": {cut_middle(answer, _RESULT_CHARACTERS, ' … ')}" if answer else ""
+            answer = f": {cut_middle(answer, _RESULT_CHARACTERS)}" if answer else ""
             name = quoted_label(part.name or "", is_tool=True)
             tool = f"tool {name}" if name else "a tool"
             return f"[{tool} {'failed' if part.is_error else 'answered'}{answer}]"

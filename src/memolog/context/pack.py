@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from memolog.context.edge import said_lines, tasks_element, working_memory_text
-from memolog.context.tail import fixed_text
 from memolog.core.message import Message
 from memolog.core.observation import MARKS
 from memolog.core.thread import Hints
@@ -19,7 +18,7 @@ from memolog.log.render import render_group
 from memolog.tasks.rules import edge_lines
 from memolog.text.cut import cut, cut_tokens
 from memolog.text.dates import age
-from memolog.text.escape import element, escape, one_line
+from memolog.text.escape import element, escape, fixed_text, one_line
 from memolog.text.message_tokens import count_text
 from memolog.text.redaction import parts_without_secrets, redactor_for
 from memolog.text.tokens import TokenCounter
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     from memolog.store import Store
 
 TAG: Final = "memory-pack"
-_PACK: Final = fixed_text("pack")
-_PACK_LEFT_OUT: Final = fixed_text("pack_left_out")
+_PACK: Final = fixed_text("context/pack")
+_PACK_LEFT_OUT: Final = fixed_text("context/pack_left_out")
 _MARKED: Final = tuple(f"* {MARKS[mark]}" for mark in ("high", "done"))
 _TITLE_CHARACTERS: Final = 80
 _HINT_CHARACTERS: Final = 400

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from importlib.resources import files
 from itertools import groupby
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -35,26 +34,18 @@ from memolog.core.message import (
 from memolog.core.pairs import OpenCalls, is_question
 from memolog.text.cut import cut_end, cut_tokens
 from memolog.text.dates import is_gap, time_mark
-from memolog.text.escape import element, escape, fold
+from memolog.text.escape import element, escape, fixed_text, fold
 from memolog.text.lookalikes import label, quoted_label
 from memolog.text.message_tokens import count_message, count_parts, count_text
 from memolog.text.tokens import TokenCounter, share
 
-
-def fixed_text(name: str) -> str:
-    """Return one of the fixed texts of a context, from `texts/NAME.md`. Inserted texts must be escaped before."""
-    # The bytes of a context must not depend on the line ends of the installed files.
-    text = files("memolog.context").joinpath("texts", f"{name}.md").read_text("utf-8")
-    return "\n".join(text.splitlines()).strip()
-
-
-_CUT: Final = fixed_text("cut")
-_CUT_FILE: Final = fixed_text("cut_file")
-_EARLIER_MESSAGES: Final = fixed_text("earlier_messages")
-_LATE_RESULT: Final = fixed_text("late_result")
-LEFT_OUT: Final = fixed_text("left_out")
-_NO_RESULT: Final = fixed_text("no_result")
-_REPEATED_RESULT: Final = fixed_text("repeated_result")
+_CUT: Final = fixed_text("context/cut")
+_CUT_FILE: Final = fixed_text("context/cut_file")
+_EARLIER_MESSAGES: Final = fixed_text("context/earlier_messages")
+_LATE_RESULT: Final = fixed_text("context/late_result")
+LEFT_OUT: Final = fixed_text("context/left_out")
+_NO_RESULT: Final = fixed_text("context/no_result")
+_REPEATED_RESULT: Final = fixed_text("context/repeated_result")
 _TOOL_PARTS: Final = (ToolCallPart, ToolResultPart)
 
 

@@ -5,9 +5,16 @@ Hints are the current task, suggested response and title. They are stored with t
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from memolog.core.exact_json import JsonObject, nothing
+
+
+class Unchanged:
+    """The type of the default of an argument for which None is a valid value."""
+
+
+UNCHANGED: Final = Unchanged()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

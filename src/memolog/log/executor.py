@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
@@ -16,7 +16,7 @@ from memolog.core.config import Config
 from memolog.core.deadline import Budget, offload
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import has_many_parts
-from memolog.core.observation import Observation, Scope
+from memolog.core.observation import Scope
 from memolog.db.queries import Row
 from memolog.errors import Conflict, LeaseLost, MemologError
 from memolog.events import Activated, Decided, Event, Recovered, RunStarted, changed_document, new_generation_event
@@ -26,7 +26,7 @@ from memolog.log.journal import EventJournal
 from memolog.log.render import render_group
 from memolog.log.runner import RunBatch, Runner, retry_at
 from memolog.log.runs import NewRun, RunClaim
-from memolog.log.snapshot import GroupRow, RunRow, Snapshot
+from memolog.log.snapshot import RunRow, Snapshot
 from memolog.log.state import (
     Activate,
     ActivateReflection,
@@ -325,23 +325,6 @@ class Core:
             hints.suggested_response != snapshot.thread.hints.suggested_response
         ):
             await self.tell(*hint_events(snapshot, hints, now))
-
-    def rerender(
-        self, group: GroupRow, observations: Sequence[Observation], aliases: Mapping[str, str]
-    ) -> tuple[str, int]:
-        """Render a group again, after a part of it was forgotten or its handle changed, and return text and tokens.
-
-        `aliases` maps the threads of its observations to their aliases in a shared log.
-        """
-        text = render_group(
-            handle=group.handle,
-            observations=list(observations),
-            previous=None,
-            alias=None,
-            is_reflection=group.kind == "reflection",
-            aliases=aliases,
-        )
-        return text, self.counter.count(text) if text else 0
 
     # ------------------------------------------------------------ runs
 

@@ -405,11 +405,6 @@ def deleting_extracts(where: dict[str, int]) -> Script[None]:
     yield extracts.delete_extracts_over(**where)
 
 
-def cloning_extracts(source_pk: int, target_pk: int, up_to: int) -> Script[None]:
-    """Copy the values extracted from messages up to number `up_to` to another thread."""
-    yield extracts.copy_extracts(source_pk=source_pk, target_pk=target_pk, up_to=up_to)
-
-
 def _extract(row: Row, thread: str) -> Extract:
     return from_row(
         Extract,

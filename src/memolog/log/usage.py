@@ -56,14 +56,13 @@ class Ledger(Calls):
         *,
         thread: str | None = None,
         task: str | None = None,
-        run: str | None = None,
         since: datetime | None = None,
     ) -> tuple[UsageLine, ...]:
         """Return the usage, one line for each kind of work and model."""
         check_ids(resource=resource)
-        check_optional_ids(thread=thread, task=task, run=run)
+        check_optional_ids(thread=thread, task=task)
         start = FIRST if since is None else to_micros(since)
-        step = q.sum_usage(resource=resource, thread=thread, task=task, run=run, since=start)
+        step = q.sum_usage(resource=resource, thread=thread, task=task, since=start)
         return await self.engine.fetch(step, _line)
 
     async def total(
@@ -72,11 +71,10 @@ class Ledger(Calls):
         *,
         thread: str | None = None,
         task: str | None = None,
-        run: str | None = None,
         since: datetime | None = None,
     ) -> UsageTotal:
         """Return the total usage."""
-        lines = await self.lines(resource, thread=thread, task=task, run=run, since=since)
+        lines = await self.lines(resource, thread=thread, task=task, since=since)
         sums = {name: sum(getattr(line.total, name) for line in lines) for name in ("requests", *_COUNTS)}
         return UsageTotal(cost=sum(line.total.cost for line in lines), **sums)
 

@@ -1,7 +1,8 @@
 """Withdraw the messages of a turn, and rebuild reflections after observations were deleted, corrected or retracted.
 
 Runs over a withdrawn message are abandoned, buffered groups over it become void, and observations that cite it are deleted.
-Reflected lines that merge such an observation are deleted too. The message's row stays as a tombstone.
+Reflected lines that merge such an observation are replaced by the other observations that they merge. The message's row stays
+as a tombstone.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
 from memolog.compaction.store import undoing_compactions
-from memolog.core.clock import to_micros
+from memolog.core.clock import Clock
 from memolog.core.exact_json import dumps, loads, pack
 from memolog.core.observation import Observation
-from memolog.db.engine import Calls, writes
+from memolog.db.engine import Engine, TimedCalls, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import check_ids, chunks, taking_thread
 from memolog.events import Withdrawn
+from memolog.log.render import render_group
 from memolog.log.runs import deleting_extracts
 from memolog.log.snapshot import GroupRow, group_row, new_generation
-from memolog.log.store import reading_members, reading_observations
+from memolog.log.store import reading_observations
 
 q = load_queries("log/logs")
 line_queries = load_queries("log/lines")
@@ -36,7 +38,8 @@ _SHOWN_GROUPS = frozenset({"active", "covered"})
 Render = Callable[[GroupRow, Sequence[Observation], Mapping[str, str]], tuple[str, int]]
 """Renders a group from its observations and the aliases of threads in a shared log. Returns text and tokens."""
 
-Mend: TypeAlias = Callable[[Row], Script[None]]
+Mend: TypeAlias = Callable[[Sequence[Row]], Script[dict[int, tuple[int, ...]]]]
+"""Observes again the messages that stay, after some observations were lost. Returns the new ones by the key of a lost one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +57,30 @@ class WithdrawnRows:
         return Withdrawn(at=at, resource=resource, thread=thread, **counts)
 
 
-class Withdrawals(Calls):
+def render_again(
+    count: Callable[[str], int], group: GroupRow, observations: Sequence[Observation], aliases: Mapping[str, str]
+) -> tuple[str, int]:
+    """Render a group after its observations or its handle changed. Return the text and its tokens, counted by `count`."""
+    text = render_group(
+        handle=group.handle,
+        observations=observations,
+        previous=None,
+        alias=None,
+        is_reflection=group.kind == "reflection",
+        aliases=aliases,
+    )
+    return text, count(text) if text else 0
+
+
+class LogChanges(TimedCalls):
+    """Base class for calls that change observations and render their groups again."""
+
+    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str], render: Render) -> None:
+        super().__init__(engine, clock)
+        self._new_id, self._render = new_id, render
+
+
+class Withdrawals(LogChanges):
     """Withdraws messages, one resource at a time."""
 
     @writes("withdrawals.withdraw")
@@ -64,8 +90,6 @@ class Withdrawals(Calls):
         thread: str,
         turn: str,
         *,
-        now: datetime,
-        render: Render,
         also: Sequence[int] = (),
         keep_answered: bool = False,
     ) -> Script[WithdrawnRows]:
@@ -74,33 +98,41 @@ class Withdrawals(Calls):
         With `keep_answered` the messages up to the last answer of the turn are not withdrawn.
         """
         check_ids(resource=resource, thread=thread, turn=turn)
-        at = to_micros(now)
+        at = self._now()
         thread_pk = (yield from taking_thread(resource, thread)).pk
         yield from taking_logs(thread_pk)
         answered = (yield q.last_answer(thread_pk=thread_pk, turn=turn))[0].seq if keep_answered else 0
         rows = yield q.withdraw(thread_pk=thread_pk, turn=turn, after=answered)
         yield q.withdraw_unseen(thread_pk=thread_pk, turn=turn)
         more = (yield q.withdraw_unanswered(thread_pk=thread_pk, seqs=list(also))) if also else ()
-        return (yield from withdrawing_derived(thread_pk, [row.seq for row in (*rows, *more)], at, render))
+        gone = [row.seq for row in (*rows, *more)]
+        return (yield from withdrawing_derived(thread_pk, gone, at, self._render, self._new_id))
 
 
 def withdrawing_derived(
-    thread_pk: int, gone: Sequence[int], at: int, render: Render, mend: Mend | None = None
+    thread_pk: int, gone: Sequence[int], at: int, render: Render, new_id: Callable[[], str], mend: Mend | None = None
 ) -> Script[WithdrawnRows]:
     """Remove the compactions, runs, extracts, groups and observations that were derived from withdrawn messages.
 
-    `mend` may add observations to a group that lost some, before the group is rendered again.
+    `mend` may add observations to a group that lost some. Reflected lines are then replaced by these observations.
     """
     runs: list[str] = []
     groups: list[str] = []
-    observations: list[str] = []
+    lost: dict[int, dict[int, Row]] = {}
     for first, last in ranges(sorted(gone)):
         where = {"thread_pk": thread_pk, "first_seq": first, "last_seq": last}
         yield from undoing_compactions(thread_pk, first, last)
         runs += [row.id for row in (yield q.abandon_runs_over(now=at, **where))]
         yield from deleting_extracts(where)
         groups += [row.id for row in (yield q.void_groups_over(**where))]
-        observations += yield from _forget_activated(where, at, render, mend)
+        for line in (yield line_queries.citing(**where)):
+            if line.group_state in _SHOWN_GROUPS:
+                lost.setdefault(line.log_pk, {})[line.pk] = line
+    observations: list[str] = []
+    for log_pk, lines in sorted(lost.items()):
+        instead = (yield from mend(list(lines.values()))) if mend is not None else {}
+        loss = Loss(log_pk=log_pk, lines=tuple(lines), how="deleted", kind="forget", instead=instead)
+        observations += (yield from rederiving(loss, new_id, render, at)).lines
     return WithdrawnRows(
         messages=tuple(sorted(gone)), runs=tuple(runs), groups=tuple(groups), observations=tuple(observations)
     )
@@ -121,76 +153,6 @@ def taking_logs(thread_pk: int) -> Script[None]:
     """Lock the logs that have a cursor for a thread until the transaction ends. Call it before reading these logs."""
     for row in (yield q.logs_of_thread(thread_pk=thread_pk)):
         yield q.touch_version(log_pk=row.pk)
-
-
-def _forget_activated(where: dict[str, int], at: int, render: Render, mend: Mend | None) -> Script[list[str]]:
-    """Delete the activated observations with a source in a range of messages, and rewrite their logs. Return the deleted ids."""
-    deleted: list[str] = []
-    touched: dict[int, dict[int, str]] = {}
-    for group in (yield q.active_groups_over(**where)):
-        rows = yield q.delete_observations_citing(group_pk=group.pk, **where)
-        deleted += [row.id for row in rows]
-        if mend is not None:
-            yield from mend(group)
-        touched.setdefault(group.log_pk, {})[group.pk] = group.id
-    for log_pk, groups in touched.items():
-        yield from _rewrite(log_pk, groups, at, render)
-    return deleted
-
-
-def _rewrite(log_pk: int, touched: dict[int, str], at: int, render: Render) -> Script[None]:
-    """Create a generation without the deleted observations, and render the touched groups again.
-
-    A reflection over a touched group is replaced by the groups that it covers.
-    """
-    number = (yield q.touch_version(log_pk=log_pk))[0].generation
-    groups = [group_row(row) for row in (yield q.active_groups(log_pk=log_pk, generation=number))]
-    before = sum(group.tokens for group in groups)
-    apart = yield from _void_reflections(log_pk, set(touched.values()))
-    order: list[int] = []
-    after = 0
-    for group in groups:
-        for pk, tokens in (yield from _what_is_left(log_pk, group, touched, apart, render)):
-            order.append(pk)
-            after += tokens
-    yield q.void_buffered_reflections(log_pk=log_pk)
-    yield q.abandon_reflections(log_pk=log_pk, now=at)
-    yield from new_generation(log_pk, number + 1, "forget", order, at, before=before, after=after)
-
-
-def _void_reflections(log_pk: int, names: set[str]) -> Script[set[int]]:
-    """Void every reflection over these groups, in older generations too, so that a restore does not activate it again."""
-    voided: set[int] = set()
-    # A reflection is newer than all groups that it covers.
-    for group in (yield q.reflections(log_pk=log_pk)):
-        if names.isdisjoint(loads(group.inputs).get("groups", [])):
-            continue
-        names.add(group.id)
-        voided.add(group.pk)
-        yield q.set_group_text(group_pk=group.pk, text="", tokens=0)
-        yield q.set_group_state(group_pk=group.pk, state="void")
-        yield q.delete_observations(group_pk=group.pk)
-    return voided
-
-
-def _what_is_left(
-    log_pk: int, group: GroupRow, touched: Mapping[int, str], apart: set[int], render: Render
-) -> Script[list[tuple[int, int]]]:
-    """Return the groups that replace a group, with their tokens.
-
-    A void reflection is replaced by the groups that it covered. A touched group is rendered again. Other groups do not change.
-    """
-    if group.pk in apart:
-        inside: list[tuple[int, int]] = []
-        for member in (yield from reading_members(log_pk, group.pk)):
-            inside += yield from _what_is_left(log_pk, member, touched, apart, render)
-        for pk, _ in inside:
-            yield q.set_group_state(group_pk=pk, state="active")
-            yield q.revive(group_pk=pk)
-        return inside
-    if group.pk not in touched:
-        return [(group.pk, group.tokens)]
-    return [(group.pk, (yield from storing_rendering(log_pk, group.id, render)))]
 
 
 def rendering(log_pk: int, name: str, render: Render) -> Script[tuple[GroupRow, str, int]]:
@@ -227,8 +189,8 @@ class Loss:
     lines: tuple[int, ...]
     how: Gone
     kind: Literal["forget", "edit"]
-    instead: Mapping[int, int] = field(default_factory=dict[int, int])
-    """The observation that replaces a lost one, by the key of the lost one."""
+    instead: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    """The observations that replace a lost one, by the key of the lost one."""
     by_hand: bool = False
     """Whether a user chose these observations. If so, the observations that they merge do not replace them."""
     without_thread: int | None = None
@@ -258,9 +220,9 @@ def rederiving(loss: Loss, new_id: Callable[[], str], render: Render, at: int) -
             else line_queries.set_state(pks=chunk, state=loss.how)
         )
     direct = set(loss.lines) if loss.by_hand else set[int]()
-    instead: dict[int, tuple[int, ...]] = {old: (new,) for old, new in loss.instead.items()}
+    instead = dict(loss.instead)
     for row in tainted:
-        if row.pk not in direct:
+        if row.pk not in direct and row.pk not in instead:
             instead[row.pk] = yield from _standing_in(row, instead, new_id)
     touched = yield from reading_groups([*pks, *(new for several in instead.values() for new in several)])
     yield from rewriting(loss, touched, render, at)

@@ -9,27 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
+from functools import partial
 from typing import ClassVar, TypeAlias
 
-from memolog.core.clock import Clock, from_micros, to_micros
+from memolog.core.clock import Clock, from_micros
 from memolog.core.exact_json import decode, dumps, loads
 from memolog.core.message import Message, NewMessage, TextPart
 from memolog.core.observation import Observation
 from memolog.core.thread import Hints
-from memolog.db.engine import Calls, Engine, reads, writes
+from memolog.db.engine import Engine, reads, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import message_from_row
 from memolog.db.scope import check_id, check_ids, check_number, reading_thread, taking_thread
 from memolog.errors import BranchNotFound, InputError, MessageNotFound
 from memolog.log.runs import storing_lines
 from memolog.log.store import hint_values
-from memolog.log.withdrawals import Render, WithdrawnRows, ranges, taking_logs, withdrawing_derived
+from memolog.log.withdrawals import LogChanges, Render, WithdrawnRows, ranges, taking_logs, withdrawing_derived
 from memolog.messages.store import Messages
 from memolog.text.cut import cut_end
 from memolog.text.escape import one_line
 
 q = load_queries("messages/branches")
 logs = load_queries("log/logs")
+lines_q = load_queries("log/lines")
 messages_q = load_queries("messages/messages")
 
 Again: TypeAlias = Callable[[str, str, Sequence[Message]], Sequence[Observation]]
@@ -65,16 +67,18 @@ class Rewound:
 _NOTHING = Rewound(branch=None, rows=WithdrawnRows(messages=(), runs=(), groups=(), observations=()))
 
 
-class Branches(Calls):
+class Branches(LogChanges):
     """Rewinds threads and lists their branches. Every call is for one resource."""
 
-    def __init__(self, engine: Engine, clock: Clock, messages: Messages) -> None:
-        super().__init__(engine)
-        self._clock, self._messages = clock, messages
+    def __init__(
+        self, engine: Engine, clock: Clock, new_id: Callable[[], str], render: Render, messages: Messages
+    ) -> None:
+        super().__init__(engine, clock, new_id, render)
+        self._messages = messages
 
     @writes("branches.rewind")
     def rewind(
-        self, resource: str, thread: str, to: int | str, *, render: Render, again: Again, ended_only: bool = False
+        self, resource: str, thread: str, to: int | str, *, again: Again, ended_only: bool = False
     ) -> Script[Rewound]:
         """Withdraw every message after `to`, the number or the id of the last message that stays. 0 withdraws all messages.
 
@@ -82,22 +86,22 @@ class Branches(Calls):
         """
         check_ids(resource=resource, thread=thread)
         _check_target(to)
-        at = to_micros(self._clock.now())
+        at = self._now()
         thread_pk = (yield from taking_thread(resource, thread)).pk
         yield from taking_logs(thread_pk)
         kept_to = to if isinstance(to, int) else (yield from _last_row(thread_pk, to))
         if ended_only and (yield q.unseen_after(thread_pk=thread_pk, after=kept_to)):
             return _NOTHING
-        return (yield from self._rewinding(resource, thread, thread_pk, kept_to, at, render, again))
+        return (yield from self._rewinding(resource, thread, thread_pk, kept_to, at, again))
 
     @writes("branches.restore")
-    def restore(self, resource: str, thread: str, branch: str, *, render: Render, again: Again) -> Script[Rewound]:
+    def restore(self, resource: str, thread: str, branch: str, *, again: Again) -> Script[Rewound]:
         """Return to a branch: withdraw the messages after the beginning that thread and branch share, and append the rest of it.
 
         The withdrawn messages become a new branch. The restored branch is no longer listed. Raises BranchNotFound.
         """
         check_ids(resource=resource, thread=thread, branch=branch)
-        at = to_micros(self._clock.now())
+        at = self._now()
         thread_pk = (yield from taking_thread(resource, thread)).pk
         yield from taking_logs(thread_pk)
         found = [row for row in (yield q.branches(resource=resource, thread=thread)) if _name(row) == branch]
@@ -105,7 +109,7 @@ class Branches(Calls):
             raise BranchNotFound(branch, thread)
         seqs = list(_seqs(found[0]))
         kept_to = _shared_end(seqs, [row.seq for row in (yield q.live_seqs(thread_pk=thread_pk))])
-        rewound = yield from self._rewinding(resource, thread, thread_pk, kept_to, at, render, again)
+        rewound = yield from self._rewinding(resource, thread, thread_pk, kept_to, at, again)
         rows = yield from _reading_rows(resource, thread, [seq for seq in seqs if seq > kept_to])
         copies = [_copy(row) for row in rows if row.state != "forgotten"]
         ready, _ = self._messages.ready(resource, thread, copies, None)
@@ -125,7 +129,7 @@ class Branches(Calls):
         return tuple(found)
 
     def _rewinding(
-        self, resource: str, thread: str, thread_pk: int, kept_to: int, at: int, render: Render, again: Again
+        self, resource: str, thread: str, thread_pk: int, kept_to: int, at: int, again: Again
     ) -> Script[Rewound]:
         live = [row.seq for row in (yield q.live_seqs(thread_pk=thread_pk))]
         gone = [seq for seq in live if seq > kept_to]
@@ -134,9 +138,8 @@ class Branches(Calls):
         taken = yield from _reading_rows(resource, thread, gone)
         yield q.withdraw_after(thread_pk=thread_pk, after=kept_to)
         yield q.clear_unseen_after(thread_pk=thread_pk, after=kept_to)
-        rows = yield from withdrawing_derived(
-            thread_pk, gone, at, render, mend=lambda group: _mending(resource, thread, group, kept_to, again)
-        )
+        mend = partial(_mending, resource, thread, kept_to, again)
+        rows = yield from withdrawing_derived(thread_pk, gone, at, self._render, self._new_id, mend)
         yield from _resetting_hints(thread_pk, kept_to)
         made = yield q.add_branch(thread_pk=thread_pk, kept_to=kept_to, now=at, live=dumps(ranges(live)))
         return Rewound(branch=_branch(made[0], taken), rows=rows)
@@ -205,22 +208,47 @@ def _copy(row: Message) -> NewMessage:
     return NewMessage(**{field.name: getattr(row, field.name) for field in fields(NewMessage)})
 
 
-def _mending(resource: str, thread: str, group: Row, kept_to: int, again: Again) -> Script[None]:
-    """Observe again the messages of a group that stay, but whose observations were deleted."""
-    if group.first_seq > kept_to:
-        return
-    cited = yield q.cited(group_pk=group.pk, up_to=kept_to, is_deleted=0)
-    lost = _numbers((yield q.cited(group_pk=group.pk, up_to=kept_to, is_deleted=1)), kept_to) - _numbers(cited, kept_to)
-    if not lost:
-        return
+def _mending(
+    resource: str, thread: str, kept_to: int, again: Again, lines: Sequence[Row]
+) -> Script[dict[int, tuple[int, ...]]]:
+    """Observe again the messages that stay, but whose observations are lost. Return the new observations by each lost one."""
+    instead: dict[int, tuple[int, ...]] = {}
+    across = [line for line in lines if line.kind == "observer" and line.first_seq <= kept_to]
+    for group_pk in sorted({line.group_pk for line in across}):
+        lost = [line for line in across if line.group_pk == group_pk]
+        new = yield from _observing_again(resource, thread, kept_to, again, lost)
+        instead |= dict.fromkeys((line.pk for line in lost), new)
+    return instead
+
+
+def _observing_again(
+    resource: str, thread: str, kept_to: int, again: Again, lost: Sequence[Row]
+) -> Script[tuple[int, ...]]:
+    """Add observations of the messages that only lost observations of a group cite. Return the keys of the new ones."""
+    group = lost[0]
+    pks = {line.pk for line in lost}
+    cited = yield q.cited(group_pk=group.group_pk, up_to=kept_to)
+    uncited = _numbers([row for row in cited if row.pk in pks], kept_to)
+    uncited -= _numbers([row for row in cited if row.pk not in pks], kept_to)
+    if not uncited:
+        return ()
     span = yield messages_q.after(
         resource=resource, thread=thread, after=group.first_seq - 1, up_to=kept_to, limit=kept_to
     )
     rows = [message for row in span if (message := message_from_row(row)).state == "live"]
-    found = [line for line in again(thread, group.id, rows) if any(seq in lost for seq in _cited(line))]
-    after = (yield q.last_ordinal(group_pk=group.pk))[0].ordinal
+    found = [line for line in again(thread, group.group_id, rows) if any(seq in uncited for seq in _cited(line))]
+    after = (yield q.last_ordinal(group_pk=group.group_pk))[0].ordinal
     lines = [replace(line, ordinal=after + place, parent=None) for place, line in enumerate(found, 1)]
-    yield from storing_lines(resource, group.pk, lines)
+    yield from storing_lines(resource, group.group_pk, lines)
+    yield lines_q.count_lines(group_pk=group.group_pk)
+    new: tuple[int, ...] = ()
+    for line in lines:
+        new += ((yield lines_q.find_line(resource=resource, observation=line.id))[0].pk,)
+    if new and group.group_state == "covered":
+        # A reflection shows copies of these observations if it shows one of the lost observations.
+        state = "superseded" if any(line.state == "superseded" for line in lost) else "dropped"
+        yield lines_q.set_state(pks=new, state=state)
+    return new
 
 
 def _numbers(rows: Sequence[Row], kept_to: int) -> set[int]:

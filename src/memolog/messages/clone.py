@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from memolog.core.clock import to_micros
 from memolog.core.exact_json import dumps, loads
-from memolog.db.engine import Calls, Engine, writes
+from memolog.db.engine import writes
 from memolog.db.queries import Script, load_queries
 from memolog.db.scope import check_ids
 from memolog.log.snapshot import ensure_log, group_row, new_generation
-from memolog.log.withdrawals import Render, storing_rendering
+from memolog.log.withdrawals import LogChanges, storing_rendering
 
 q = load_queries("messages/copies")
 logs = load_queries("log/logs")
@@ -29,21 +27,17 @@ class Merged:
     left: tuple[tuple[str, str], ...] = ()
 
 
-class Copies(Calls):
+class Copies(LogChanges):
     """Merges logs. Every call is for one resource."""
 
-    def __init__(self, engine: Engine, new_id: NewId) -> None:
-        super().__init__(engine)
-        self._new_id = new_id
-
     @writes("copies.merge")
-    def merge(self, resource: str, *, now: datetime, render: Render) -> Script[Merged]:
+    def merge(self, resource: str) -> Script[Merged]:
         """Copy the logs of the threads of a resource into its shared log.
 
         A thread is skipped if the shared log has observed it already, so that no message is observed twice.
         """
         check_ids(resource=resource)
-        at = to_micros(now)
+        at = self._now()
         shared = yield from ensure_log(resource, None, self._new_id, at)
         present = (yield logs.touch_version(log_pk=shared.pk))[0].generation
         yield q.take_thread_logs(resource=resource)
@@ -71,7 +65,7 @@ class Copies(Calls):
             for group_pk in copied.values():
                 # The text of the original contains the old handle. A group without text stays without one.
                 group = (yield q.group_by_key(group_pk=group_pk))[0]
-                tokens = (yield from storing_rendering(shared.pk, group.id, render)) if group.text else 0
+                tokens = (yield from storing_rendering(shared.pk, group.id, self._render)) if group.text else 0
                 after += tokens if group_pk in order else 0
             merged.append(thread.id)
         if merged:

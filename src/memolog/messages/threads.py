@@ -8,15 +8,13 @@ from typing import Any
 from memolog.compaction.store import copying_compactions
 from memolog.core.clock import Clock, to_micros
 from memolog.core.exact_json import JsonObject, object_text, pack
-from memolog.core.thread import ThreadInfo
+from memolog.core.thread import UNCHANGED, ThreadInfo, Unchanged
 from memolog.db.engine import Calls, Engine, reads, writes
 from memolog.db.queries import Script, load_queries
 from memolog.db.rows import thread_from_row
 from memolog.db.scope import (
     LAST,
-    UNCHANGED,
     Page,
-    Unchanged,
     check_id,
     check_ids,
     check_limit,
@@ -26,11 +24,11 @@ from memolog.db.scope import (
     taking_thread,
 )
 from memolog.errors import ThreadExists
-from memolog.log.runs import cloning_extracts
 from memolog.messages.clone import cloning_log, cloning_share
 from memolog.working_memory.store import copying_document
 
 q = load_queries("messages/threads")
+extracts = load_queries("log/extracts")
 
 # Clones copy this many rows per statement.
 _COPY_ROWS = 500
@@ -148,7 +146,7 @@ class Threads(Calls):
         now = self._now()
         yield from self._copy(source_pk, target_pk, end)
         yield q.set_last_seq(thread_pk=target_pk, last_seq=end)
-        yield from cloning_extracts(source_pk, target_pk, end)
+        yield extracts.copy_extracts(source_pk=source_pk, target_pk=target_pk)
         yield from copying_document(resource, source_pk, target_pk, now)
         yield from cloning_log(resource, source_pk, target_pk, self._new_id, now)
         yield from cloning_share(resource, source_pk, target_pk, thread, self._new_id, now)
@@ -157,10 +155,10 @@ class Threads(Calls):
     def _copy(self, source_pk: int, target_pk: int, end: int) -> Script[None]:
         """Copy rows in batches. All rows of one message get the same new id."""
         ids: dict[str, str] = {}
-        compactions = yield from copying_compactions(source_pk, target_pk, end, self._new_id)
+        compactions = yield from copying_compactions(source_pk, target_pk, self._new_id)
         after = 0
         while after < end:
-            rows = yield q.copy_messages(thread_pk=source_pk, after=after, up_to=end, limit=_COPY_ROWS)
+            rows = yield q.copy_messages(thread_pk=source_pk, after=after, limit=_COPY_ROWS)
             copies: list[dict[str, Any]] = []
             for row in rows:
                 if row.id not in ids:

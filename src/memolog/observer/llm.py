@@ -128,7 +128,7 @@ class EmbeddedObserver:
         """Select and shorten sentences of the messages."""
         del ask
         # A long span takes tens of milliseconds, so the work runs in a worker thread.
-        return await asyncio.to_thread(lambda: [_embedded(given, self._counter) for given in inputs])
+        return await asyncio.to_thread(lambda: [_embedded(given) for given in inputs])
 
     async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
         """Merge lines, and drop the least important ones."""
@@ -140,18 +140,18 @@ class EmbeddedObserver:
         return Reflected(parsed=parsed, version=_EXTRACTIVE)
 
 
-def _embedded(given: ObserveInput, counter: TokenCounter) -> Observed:
+def _embedded(given: ObserveInput) -> Observed:
     live = [message for message in given.messages if message.state == "live"]
-    parsed = with_findings(observe(given, counter), live, given.mode)
+    parsed = with_findings(observe(given), live, given.mode)
     return Observed(parsed=parsed, shown=numbered(live), version=_EXTRACTIVE)
 
 
-def readings_of(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> dict[tuple[str, int], str]:
+def readings_of(given: ObserveInput, messages: Sequence[Message]) -> dict[tuple[str, int], str]:
     """Return the lines of the embedded observer about users' messages, by thread and message number.
 
     They replace a "yes" or "the second one" by its meaning. So a line with this meaning is recognised as the user's statement.
     """
-    observed = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
+    observed = _embedded(replace(given, messages=tuple(messages), wanted=()))
     places = {shown.number: (shown.thread, shown.seq) for shown in observed.shown if shown.role == "user"}
     found: dict[tuple[str, int], str] = {}
     for draft in observed.parsed.observations:
@@ -161,16 +161,16 @@ def readings_of(given: ObserveInput, messages: Sequence[Message], counter: Token
     return found
 
 
-def embedded_statements(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
+def embedded_statements(given: ObserveInput, messages: Sequence[Message]) -> Observed:
     """Return the statements of users that the embedded observer finds, marked with its name."""
-    found = embedded_answer(given, messages, counter)
+    found = embedded_answer(given, messages)
     stated = (replace(draft, parent=None) for draft in found.parsed.observations if draft.priority in KEPT)
     return replace(found, parsed=Parsed(observations=tuple(stated)))
 
 
-def embedded_answer(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
+def embedded_answer(given: ObserveInput, messages: Sequence[Message]) -> Observed:
     """Observe messages with the embedded observer instead of a model, and mark the lines with the name of this observer."""
-    found = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
+    found = _embedded(replace(given, messages=tuple(messages), wanted=()))
     drafts = tuple(
         replace(draft, metadata={**draft.metadata, "observer": EmbeddedObserver.name})
         for draft in found.parsed.observations
@@ -291,7 +291,7 @@ class _ModelObserver:
 
     async def _completed(self, observed: Observed, given: ObserveInput, ask: Ask) -> Observed:
         """Add statements of users that are missing in an answer. Ask once more for them, then use the embedded observer."""
-        missing = await self._in_thread(given, uncovered, observed.parsed, given, observed.shown, self._counter)
+        missing = await self._in_thread(given, uncovered, observed.parsed, given, observed.shown)
         if not missing:
             return observed
         asked = replace(given, messages=missing, wanted=(), document=None)
@@ -305,9 +305,9 @@ class _ModelObserver:
         if failure(again) is None and again.observations:
             answer = replace(again, hints=HintsDraft())
             observed = _with_more(observed, Observed(parsed=answer, shown=prompt.shown))
-            missing = await self._in_thread(asked, uncovered, again, asked, prompt.shown, self._counter)
+            missing = await self._in_thread(asked, uncovered, again, asked, prompt.shown)
         if missing:
-            observed = _with_more(observed, await asyncio.to_thread(embedded_answer, given, missing, self._counter))
+            observed = _with_more(observed, await asyncio.to_thread(embedded_answer, given, missing))
             observed.parsed.faults.note("uncovered", f"{len(missing)} messages")
         return observed
 
@@ -577,7 +577,6 @@ async def observe_in_parts(
     *,
     attempt: int,
     is_alive: bool,
-    counter: TokenCounter,
 ) -> DividedAnswer:
     """Observe a span in halves, quarters and so on. A single message that the model refuses is replaced by a line that says so.
 
@@ -600,14 +599,14 @@ async def observe_in_parts(
             if part.fault.cause == "answer" and not (part.fault.declines and is_alive):
                 # The model answers, but no answer is usable.
                 whole.fault = RunFault(str(part.fault))
-                return await _joined([whole], given, attempt, counter)
+                return await _joined([whole], given, attempt)
             if not is_alive:
                 raise part.fault
         if part.answer is None and len(part.units) > 1 and calls < _MOST_CALLS:
             todo.extend(part.halves())
         else:
             done.append(part)
-    return await _joined(sorted(done, key=lambda part: part.first), given, attempt, counter)
+    return await _joined(sorted(done, key=lambda part: part.first), given, attempt)
 
 
 async def _ask(part: _Part, observer: Observer, given: ObserveInput, ask: Ask) -> None:
@@ -627,7 +626,7 @@ async def _ask(part: _Part, observer: Observer, given: ObserveInput, ask: Ask) -
         part.answer, part.fault = (answer, None) if problem is None else (None, RunFault(problem))
 
 
-async def _joined(parts: Sequence[_Part], given: ObserveInput, attempt: int, counter: TokenCounter) -> DividedAnswer:
+async def _joined(parts: Sequence[_Part], given: ObserveInput, attempt: int) -> DividedAnswer:
     """Join the answers of all parts in their order, and add a replacement for parts without an answer.
 
     Neighbouring parts that the model refused get one line that says so. The embedded observer is not used for them, because it
@@ -650,7 +649,7 @@ async def _joined(parts: Sequence[_Part], given: ObserveInput, attempt: int, cou
             answers.append(_stand_in(messages, given))
         else:
             embedded += len(messages)
-            answers.append(await asyncio.to_thread(embedded_answer, given, messages, counter))
+            answers.append(await asyncio.to_thread(embedded_answer, given, messages))
     return DividedAnswer(observed=join_answers(answers), missing=missing, embedded=embedded, error=error)
 
 

@@ -261,15 +261,13 @@ def _numbered(given: ObserveInput, shown: Sequence[Shown]) -> list[tuple[int | N
     return [(numbers.pop() if numbers else None, message) for numbers, message in found]
 
 
-def uncovered(
-    parsed: Parsed, given: ObserveInput, shown: Sequence[Shown], counter: TokenCounter
-) -> tuple[Message, ...]:
+def uncovered(parsed: Parsed, given: ObserveInput, shown: Sequence[Shown]) -> tuple[Message, ...]:
     """Return the messages with a statement of a user that no line covers.
 
     A line with citations covers a cited message if the two share a word or a number, or if lines and messages are in different
     languages. A line without citations covers a message if it contains at least half of the words of the message.
     """
-    stated = _stating(given, counter)
+    stated = _stating(given)
     if not stated:
         return ()
     cited: dict[int, list[Draft]] = {}
@@ -302,12 +300,12 @@ def _are_in_other_languages(lines: str, said: str) -> bool:
     return {is_english(Evidence(lines)), is_english(Evidence(said))} == {True, False}
 
 
-def _stating(given: ObserveInput, counter: TokenCounter) -> list[Message]:
+def _stating(given: ObserveInput) -> list[Message]:
     """Return the messages of users in which the embedded observer finds a statement."""
     live = [message for message in given.messages if message.state == "live"]
     if not any(message.role == "user" for message in live):
         return []
-    found = observe(replace(given, messages=tuple(live), wanted=()), counter).observations
+    found = observe(replace(given, messages=tuple(live), wanted=())).observations
     numbers = {number for draft in found if draft.priority == "high" for number in draft.cites}
     stating = (live[number - 1] for number in sorted(numbers))
     return [message for message in stating if message.role == "user" and _says_something(message)]

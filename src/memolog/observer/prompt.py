@@ -9,8 +9,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
-from functools import cache
-from importlib.resources import files
 from typing import Final, get_args
 
 from memolog.core.message import FilePart, Message, ToolResultPart
@@ -22,7 +20,7 @@ from memolog.observer.drafts import Draft, Parsed
 from memolog.observer.evidence import source_text
 from memolog.observer.extractors import Wanted, wanted_section
 from memolog.observer.transcript import PartWriter, Shown, last_lines, said_in_zone, transcript
-from memolog.text.escape import clean, closed, escape, short_line
+from memolog.text.escape import clean, closed, escape, fixed_text, short_line
 from memolog.text.lookalikes import quoted_label
 from memolog.text.redaction import REDACTION, Redactor
 from memolog.text.tokens import TokenCounter
@@ -47,11 +45,8 @@ _TOO_LONG: Final = "Your last answer was"
 _LEVEL: Final = re.compile(r"^## \d\n", re.MULTILINE)
 
 
-@cache
 def _text(name: str) -> str:
-    found = files("memolog.observer").joinpath("texts", f"{name}.md").read_text("utf-8")
-    # Git may have changed the line ends, but the version must be the same on all systems.
-    return found.replace("\r\n", "\n").strip()
+    return fixed_text(f"observer/{name}")
 
 
 def _version() -> str:

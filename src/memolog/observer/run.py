@@ -390,7 +390,7 @@ class RunExecutor:
         is_long = sum(message.tokens + _TOKENS_A_MESSAGE for message in task.messages) > _LONG_TOKENS
         outcome = await offload(self._outcome, task, answer, when=is_long)
         if answer.parsed.observations and outcome.result and not outcome.result.observations:
-            embedded = await asyncio.to_thread(embedded_answer, task.given, task.messages_of(answer), self._counter)
+            embedded = await asyncio.to_thread(embedded_answer, task.given, task.messages_of(answer))
             answer = replace(embedded, said=answer.said, last_seq=answer.last_seq)
             again = await offload(self._outcome, task, answer, when=is_long)
             outcome = replace(again, faults=(*outcome.faults, *again.faults, "stood_in"))
@@ -414,7 +414,6 @@ class RunExecutor:
             ask,
             attempt=task.work.run.attempt,
             is_alive=_is_alive(task.work),
-            counter=self._counter,
         )
         outcome = await self._finished(task, divided.observed)
         if divided.missing or divided.embedded:
@@ -456,7 +455,7 @@ class RunExecutor:
             policy=task.config.grounding,
             foreign=task.foreign,
             lines=task.given.lines,
-            readings=partial(readings_of, task.given, task.messages, self._counter),
+            readings=partial(readings_of, task.given, task.messages),
             extracted=[line.id for line in drafted if EmbeddedObserver.name in {name, line.metadata.get("observer")}],
         )
         judged = self._with_statements(judge.judge(drafted), task, group)
@@ -489,10 +488,10 @@ class RunExecutor:
         messages = tuple(places[place] for place in sorted(lowered) if place in places and place not in covered)
         if not messages or task.observer is self._embedded:
             return judged
-        found = embedded_statements(task.given, messages, self._counter)
+        found = embedded_statements(task.given, messages)
         thread = task.work.run.thread or ""
         drafted = observations_from(found.parsed, messages, found.shown, thread, group, task.given.mode)
-        readings = partial(readings_of, task.given, messages, self._counter)
+        readings = partial(readings_of, task.given, messages)
         more = Judge(task.messages, policy="keep", readings=readings).judge(drafted).observations
         after = len(judged.observations)
         added = (replace(line, ordinal=line.ordinal + after) for line in more if line.priority in KEPT)
@@ -604,7 +603,7 @@ def embedded_lines(
         voice=config.voice,
         zone=_zone(messages),
     )
-    found = embedded_answer(given, given.messages, counter)
+    found = embedded_answer(given, given.messages)
     new = NewGroup(id=group, new_id=new_id, counter=counter, redactor=redactor)
     return observations_from(found.parsed, given.messages, found.shown, thread, new, config.mode)
 

@@ -295,8 +295,8 @@ class PageDraft:
         whole = self._whole(index, part)
         most = _RESULT_CHARACTERS if whole.type in {"tool_result", "reasoning"} else _LINE_CHARACTERS
         # Shorten the text first, because only its beginning and its end are needed.
-        ends = cut_middle(whole.text, 8 * most, " … ")
-        return replace(whole, text=cut_middle(" ".join(ends.split()), most, " … "))
+        ends = cut_middle(whole.text, 8 * most)
+        return replace(whole, text=cut_middle(" ".join(ends.split()), most))
 
     def _fitting(
         self, message: Message, pieces: Sequence[RecalledPiece], whole: RecalledPiece, place: int

@@ -10,14 +10,13 @@ from typing import Any, Final, cast
 from memolog.core.clock import to_micros
 from memolog.core.exact_json import JsonObject, JsonValue, encode, object_text, pack
 from memolog.core.observation import Observation, Span
+from memolog.core.thread import UNCHANGED, Unchanged
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import message_from_row
 from memolog.db.scope import (
     FIRST,
     LAST,
-    UNCHANGED,
     Page,
-    Unchanged,
     check_id,
     check_limit,
     check_optional_ids,

@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from functools import cache
-from importlib.resources import files
 from typing import Final
 
 from memolog.core.observation import TRACES, Observation, Priority
 from memolog.tasks.task import DraftSummary, Task
+from memolog.text.escape import fixed_text
 
 _RANK: Final[dict[Priority, int]] = {"done": 0, "high": 1, "medium": 2, "low": 3}
 _ASKED: Final = frozenset({"question", "request"})
@@ -73,7 +72,7 @@ def summary_prompt(task: Task, observations: Sequence[Observation]) -> tuple[str
     """Return the instructions and the text of the request to a model that writes the summary."""
     lines = [f"[{number}] {' '.join(one.text.split())}" for number, one in enumerate(observations, start=1)]
     described = [f"Description: {' '.join(task.description.split())[:_DESCRIBED]}"] if task.description.strip() else []
-    return _wording(), "\n".join([f"Task: {task.title}", *described, "", "Lines:", *lines])
+    return fixed_text("tasks/summary"), "\n".join([f"Task: {task.title}", *described, "", "Lines:", *lines])
 
 
 def written(text: str, observations: Sequence[Observation], model: str) -> DraftSummary | None:
@@ -89,8 +88,3 @@ def written(text: str, observations: Sequence[Observation], model: str) -> Draft
     sources, numbers = numbered_sources([observations[number - 1] for number in used])
     marks = {number: _marks(spans) for number, spans in zip(used, numbers, strict=True)}
     return DraftSummary(text=_CITED.sub(lambda hit: marks[int(hit[1])], body), sources=sources, model=model)
-
-
-@cache
-def _wording() -> str:
-    return files("memolog.tasks").joinpath("texts", "summary.md").read_text("utf-8").replace("\r\n", "\n").strip()

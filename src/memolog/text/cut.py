@@ -62,13 +62,14 @@ def cut_end(text: str, limit: int) -> str:
     return text[start:] or text[first + _is_inside_pair(text, first) :]
 
 
-def cut_middle(text: str, limit: int, mark: str = "…") -> str:
-    """Return the beginning and the end of the text with `mark` between them, in at most `limit` code points.
+def cut_middle(text: str, limit: int) -> str:
+    """Return the beginning and the end of the text with an ellipsis between them, in at most `limit` code points.
 
     A grapheme that fits on neither side is left out. It is cut only if otherwise nothing of the text would remain.
     """
     if len(text) <= limit:
         return text
+    mark = " … "
     room = limit - len(mark)
     if room <= 0:
         return cut(text, limit)

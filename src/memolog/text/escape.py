@@ -1,11 +1,22 @@
-"""Escape and clean text for prompts and contexts, so that the text can neither open nor close one of Memolog's tags."""
+"""Load, escape and clean text for prompts and contexts, so that the text can neither open nor close one of Memolog's tags."""
 
 import re
+from functools import cache
+from importlib.resources import files
 from typing import Final
 
 from memolog.core.exact_json import well_formed
 from memolog.text.cut import cut
 from memolog.text.lookalikes import visible, with_plain_tags
+
+
+@cache
+def fixed_text(name: str) -> str:
+    """Return a text that is installed with Memolog: `fixed_text("context/cut")` reads `context/texts/cut.md`."""
+    room, _, file = name.rpartition("/")
+    text = files("memolog").joinpath(room, "texts", f"{file}.md").read_text("utf-8")
+    # The bytes of prompts and contexts must not depend on the line ends of the installed files.
+    return "\n".join(text.splitlines()).strip()
 
 
 def escape(text: str) -> str:

@@ -5,12 +5,12 @@ The arguments of a tool are one flat object with the fields of all its actions. 
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any, Final, cast, get_args
 
 from memolog.core.own_tools import OWN_TOOLS
 from memolog.errors import InputError
 from memolog.memory import Form
+from memolog.text.escape import fixed_text
 from memolog.tools.actions import ACTIONS, Action
 
 FORMS: Final[tuple[str, ...]] = get_args(Form)
@@ -96,11 +96,9 @@ def _slim(shape: Mapping[str, Any]) -> dict[str, Any]:
     return {name: merged[name] for name in _KEPT if name in merged}
 
 
-@cache
 def guidance() -> str:
     """Return instructions for the system prompt on how to use the tools."""
-    text = files("memolog.tools").joinpath("texts", "guidance.md").read_text("utf-8")
-    return "\n".join(text.splitlines()).strip()
+    return fixed_text("tools/guidance")
 
 
 assert set(_DESCRIPTIONS) == set(OWN_TOOLS) == set(ACTIONS)  # noqa: S101 - the three must have the same tools

@@ -7,12 +7,11 @@ import json
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
-from importlib.resources import files
 from typing import Any, Final, cast
 
 from memolog.core.exact_json import JsonObject, JsonValue
 from memolog.errors import DocumentInvalid, InputError
+from memolog.text.escape import fixed_text
 
 
 def _is_whole(value: object) -> bool:
@@ -220,13 +219,10 @@ def _shown(value: object) -> str:
 TEMPLATES: Final = ("coding", "personal")
 
 
-@cache
 def template(name: str) -> str:
     """Return the Markdown of a template."""
     if name not in TEMPLATES:
         raise InputError(
             f"`template` must be one of {', '.join(TEMPLATES)}, got {name!r}.", then="Or pass your own Markdown."
         )
-    text = files("memolog.working_memory").joinpath("texts", f"{name}.md").read_text("utf-8")
-    # A checkout on Windows may have changed the line ends.
-    return "\n".join(text.splitlines()).strip() + "\n"
+    return fixed_text(f"working_memory/{name}") + "\n"

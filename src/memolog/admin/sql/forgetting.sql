@@ -66,12 +66,6 @@ WHERE last_error IS NOT NULL AND pk IN (SELECT c.log_pk FROM cursors c WHERE c.t
 DELETE FROM events WHERE thread_pk = :thread_pk AND kind IN ('HintsChanged', 'TitleChanged', 'RunFailed', 'Degraded')
 RETURNING pk
 
--- citing --
-SELECT DISTINCT o.pk, o.id, g.log_pk FROM observation_sources s
-JOIN observations o ON o.pk = s.observation_pk JOIN groups g ON g.pk = o.group_pk
-WHERE s.thread_pk = :thread_pk AND s.first_seq <= :last_seq AND s.last_seq >= :first_seq AND o.state <> 'deleted'
-ORDER BY g.log_pk, o.pk
-
 -- counts_of_thread --
 SELECT (SELECT COUNT(*) FROM messages WHERE thread_pk = :thread_pk AND state <> 'forgotten') AS messages,
   (SELECT COUNT(*) FROM groups WHERE thread_pk = :thread_pk AND state <> 'void') AS groups,

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from importlib.resources import files
 from typing import Final
 
 import mcp_types as types
 
 from memolog.apps.mcp.resources import Served, wire_text
 from memolog.errors import NotFound
-from memolog.text.escape import one_line
+from memolog.text.escape import fixed_text, one_line
 
 START: Final = "start-session"
 HAND_OVER: Final = "hand-over"
@@ -69,8 +68,7 @@ async def _hand_over(served: Served, given: Mapping[str, str]) -> str:
 
 
 def _text(name: str) -> str:
-    text = files("memolog.apps.mcp").joinpath("texts", f"{name}.md").read_text("utf-8")
-    return "\n".join(text.splitlines()).strip()
+    return fixed_text(f"apps/mcp/{name}")
 
 
 def _filled(text: str, **values: str) -> str:

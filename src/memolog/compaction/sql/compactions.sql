@@ -121,5 +121,5 @@ UPDATE compactions SET before = :before WHERE pk = :compaction_pk
 
 -- copy_compactions --
 SELECT pk, first_seq, last_seq, level, created_at, restored_at, summary, before FROM compactions
-WHERE thread_pk = :thread_pk AND first_seq <= :up_to
+WHERE thread_pk = :thread_pk
 ORDER BY pk

@@ -16,4 +16,4 @@ DELETE FROM extracts WHERE thread_pk = :thread_pk AND first_seq <= :last_seq AND
 -- copy_extracts --
 INSERT INTO extracts (thread_pk, first_seq, last_seq, at, key, who, run, value)
 SELECT :target_pk, e.first_seq, e.last_seq, e.at, e.key, e.who, e.run, e.value
-FROM extracts e WHERE e.thread_pk = :source_pk AND e.last_seq <= :up_to ORDER BY e.pk
+FROM extracts e WHERE e.thread_pk = :source_pk ORDER BY e.pk

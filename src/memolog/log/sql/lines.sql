@@ -3,6 +3,14 @@ SELECT o.pk, o.id, o.state, o.group_pk, g.id AS group_id, g.log_pk, g.state AS g
 JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk
 WHERE l.resource = :resource AND o.id = :observation
 
+-- citing --
+-- The observations and reflected lines with a source in a range of messages.
+SELECT DISTINCT o.pk, o.id, o.state, o.group_pk, g.id AS group_id, g.log_pk, g.kind, g.state AS group_state, g.first_seq
+FROM observation_sources s
+JOIN observations o ON o.pk = s.observation_pk JOIN groups g ON g.pk = o.group_pk
+WHERE s.thread_pk = :thread_pk AND s.first_seq <= :last_seq AND s.last_seq >= :first_seq AND o.state <> 'deleted'
+ORDER BY g.log_pk, o.pk
+
 -- mergers --
 -- The reflected lines that merge some observations.
 SELECT DISTINCT o.pk, o.id, o.state, o.group_pk, o.ordinal FROM observation_merges x

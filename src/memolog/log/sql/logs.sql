@@ -366,20 +366,6 @@ UPDATE groups SET state = 'void'
 WHERE thread_pk = :thread_pk AND kind = 'observer' AND state = 'buffered' AND first_seq <= :last_seq AND last_seq >= :first_seq
 RETURNING id
 
--- active_groups_over --
-SELECT g.pk, g.id, g.log_pk, g.first_seq FROM groups g
-WHERE g.thread_pk = :thread_pk AND g.kind = 'observer' AND g.state IN ('active', 'covered')
-  AND g.first_seq <= :last_seq AND g.last_seq >= :first_seq
-
--- delete_observations_citing --
-UPDATE observations SET state = 'deleted', text = '', verbatim = NULL, files = '[]', metadata = '{}'
-WHERE group_pk = :group_pk AND pk IN (SELECT s.observation_pk FROM observation_sources s
-  WHERE s.thread_pk = :thread_pk AND s.first_seq <= :last_seq AND s.last_seq >= :first_seq)
-RETURNING id
-
--- delete_observations --
-UPDATE observations SET state = 'deleted', text = '', verbatim = NULL, files = '[]', metadata = '{}' WHERE group_pk = :group_pk
-
 -- reflections --
 SELECT g.pk, g.id, r.inputs FROM groups g JOIN runs r ON r.pk = g.run_pk
 WHERE g.log_pk = :log_pk AND g.kind = 'reflection' AND g.state <> 'void'

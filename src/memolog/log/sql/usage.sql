@@ -26,7 +26,6 @@ LEFT JOIN tasks k ON k.pk = u.task_pk
 WHERE u.resource = :resource AND u.at >= :since
   AND (CAST(:thread AS TEXT) IS NULL OR t.id = :thread)
   AND (CAST(:task AS TEXT) IS NULL OR k.id = :task)
-  AND (CAST(:run AS TEXT) IS NULL OR u.run = :run)
 GROUP BY u.kind, u.model
 ORDER BY u.kind, u.model
 

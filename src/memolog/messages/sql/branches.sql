@@ -30,8 +30,8 @@ UPDATE branches SET restored_at = :now WHERE pk = :branch_pk
 
 -- cited --
 -- The sources of the observations of a group, up to a sequence number.
-SELECT s.first_seq, s.last_seq FROM observations o JOIN observation_sources s ON s.observation_pk = o.pk
-WHERE o.group_pk = :group_pk AND s.first_seq <= :up_to AND (o.state = 'deleted') = (CAST(:is_deleted AS BIGINT) = 1)
+SELECT o.pk, s.first_seq, s.last_seq FROM observations o JOIN observation_sources s ON s.observation_pk = o.pk
+WHERE o.group_pk = :group_pk AND s.first_seq <= :up_to AND o.state <> 'deleted'
 
 -- last_ordinal --
 SELECT COALESCE(MAX(ordinal), 0) AS ordinal FROM observations WHERE group_pk = :group_pk

@@ -74,7 +74,7 @@ UPDATE threads SET last_seq = :last_seq WHERE pk = :thread_pk
 SELECT seq, id, continuation, role, tokens, created_at, state, own, level, zone, speaker, pairs, metadata, parts, injection, search,
   pruned, compaction_pk
 FROM messages
-WHERE thread_pk = :thread_pk AND seq > :after AND seq <= :up_to
+WHERE thread_pk = :thread_pk AND seq > :after
 ORDER BY seq
 LIMIT :limit
 

@@ -54,7 +54,6 @@ from memolog.text.cut import cut
 from memolog.text.escape import clean, short_line, unescape
 from memolog.text.lookalikes import quoted_label
 from memolog.text.redaction import REDACTION
-from memolog.text.tokens import TokenCounter
 from memolog.text.word_lists import QUESTION_MARKS
 
 _WRAPPED: Final = re.compile(r"\s*<([\w-]{1,60})>.{0,20000}</[\w-]{1,60}>\s*\Z", re.DOTALL)
@@ -127,13 +126,11 @@ class _Conversation:
         return number, _sentences_of(text[-_LONGEST:]) if number > self.asked[0] else []
 
 
-def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
+def observe(given: ObserveInput) -> Parsed:
     """Return the observations of a span. They cite the live messages by number, from 1.
 
     The function is deterministic, calls no model and never raises.
     """
-    # The size of the result is a share of the size of the messages. Only the reflector has a limit in tokens.
-    del counter
     live = [message for message in given.messages if message.state == "live"]
     utterances = {
         number: utterance for number, message in enumerate(live, 1) if (utterance := _utterance(number, message))
