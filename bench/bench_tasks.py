@@ -21,23 +21,16 @@ import random
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from datetime import timedelta
 from pathlib import Path
 from time import perf_counter
 
-from memolog.core.clock import SystemClock, system_chance
-from memolog.core.config import Config
-from memolog.core.message import NewMessage
+from memolog import Memory
 from memolog.errors import InputError, TaskCycle
-from memolog.search.search import SearchOptions, search_memory
-from memolog.store import Store, open_store
-from memolog.tasks.task import LinkKind, NewTask
-from memolog.text.message_tokens import count_message
-from memolog.text.tokens import HeuristicCounter
+from memolog.tasks.calls import Tasks
+from memolog.tasks.task import LinkKind
 from table import percentile, table
 
 RESOURCE = "bench"
-CLOCK, CONFIG = SystemClock(), Config()
 TARGETS = {
     "ready_p50_ms": 3.0,
     "create_p50_ms": 1.0,
@@ -115,45 +108,39 @@ def description(chance: random.Random) -> str:
     return " ".join(sentences)
 
 
-async def fill(store: Store, tasks: int, links: int, chance: random.Random) -> int:
+async def fill(tasks: Tasks, count: int, links: int, chance: random.Random) -> int:
     """Create the graph. Return the number of its links."""
     made = 0
-    for number in range(1, tasks + 1):
+    for number in range(1, count + 1):
         above = number // 25 if number > 25 else None
         before = [number - 1] if number > 1 and chance.random() < 0.45 else []
         blockers = tuple(f"T-{one}" for one in before if one != above)
         parent = f"T-{above}" if above and chance.random() < 0.7 else None
         made += len(blockers) + (parent is not None)
-        await store.tasks.create(
-            RESOURCE,
-            NewTask(
-                title=title(chance, number),
-                description=description(chance),
-                priority=chance.choice((0, 1, 1, 2, 2, 2, 3, 4)),
-                parent=parent,
-                blocked_by=blockers,
-            ),
-            who="bench",
+        await tasks.create(
+            title(chance, number),
+            description=description(chance),
+            priority=chance.choice((0, 1, 1, 2, 2, 2, 3, 4)),
+            parent=parent,
+            blocked_by=blockers,
         )
     while made < links:
-        one, other = sorted(chance.sample(range(1, tasks + 1), 2))
+        one, other = sorted(chance.sample(range(1, count + 1), 2))
         # Most blockers of a task were created shortly before it.
         if chance.random() < 0.8:
-            other = min(tasks, one + chance.randint(1, 60))
+            other = min(count, one + chance.randint(1, 60))
         kind: LinkKind = chance.choices(("blocks", "related", "discovered-from"), (6, 3, 1))[0]
         with suppress(TaskCycle, InputError):
-            await store.task_links.link(RESOURCE, f"T-{one}", f"T-{other}", kind, who="bench")
+            await tasks.link(f"T-{one}", f"T-{other}", kind)
             made += 1
-    for number in chance.sample(range(1, tasks + 1), tasks // 3):
-        await close(store, number)
+    for number in chance.sample(range(1, count + 1), count // 3):
+        await close(tasks, number)
     return made
 
 
-async def close(store: Store, number: int) -> int:
+async def close(tasks: Tasks, number: int) -> int:
     """Close a task. Return the number of tasks that are no longer blocked."""
-    closed = await store.task_claims.close(
-        RESOURCE, f"T-{number}", "completed", f"Done, see commit {number}.", session="bench", who="bench"
-    )
+    closed = await tasks.close(f"T-{number}", summary=f"Done, see commit {number}.")
     return len(closed.unblocked)
 
 
@@ -167,51 +154,44 @@ async def measured(calls: int, call: Callable[[int], Awaitable[object]]) -> list
     return times
 
 
-async def measure(store: Store, tasks: int, calls: int, chance: random.Random) -> dict[str, list[float]]:
-    """Return the times of every operation."""
+async def measure(
+    tasks: Tasks, others: Callable[[str], Tasks], count: int, calls: int, chance: random.Random
+) -> dict[str, list[float]]:
+    """Return the times of every operation. `others` returns the tasks for another session."""
     search_words = [f"{chance.choice(VERBS)} {thing(chance)}" for _ in range(calls)]
     # The first search indexes the new tasks. This is not part of the time of a search.
-    await find(store, "login")
-    waited_for = await _blockers(store, calls)
-    pairs = [chance.sample(range(1, tasks + 1), 2) for _ in range(calls)]
+    await tasks.search("login")
+    waited_for = await _blockers(tasks, calls)
+    pairs = [chance.sample(range(1, count + 1), 2) for _ in range(calls)]
 
     async def link(number: int) -> None:
         one, other = pairs[number]
         with suppress(TaskCycle):
-            await store.task_links.link(RESOURCE, f"T-{one}", f"T-{other}", "blocks", who="bench")
+            await tasks.link(f"T-{one}", f"T-{other}")
 
     async def create(number: int) -> None:
-        new = NewTask(title=title(chance, number), parent="T-3", blocked_by=(f"T-{1 + number % tasks}",))
-        await store.tasks.create(RESOURCE, new, who="bench")
+        await tasks.create(title(chance, number), parent="T-3", blocked_by=(f"T-{1 + number % count}",))
+
+    async def claim(number: int) -> None:
+        ready = await tasks.ready(limit=1)
+        await others(f"s{number}").claim(ready.items[0].task.id, lease=3600)
 
     return {
-        "ready": await measured(calls, lambda _: store.task_ready.ready(RESOURCE)),
-        "search": await measured(calls, lambda number: find(store, search_words[number])),
+        "ready": await measured(calls, lambda _: tasks.ready()),
+        "search": await measured(calls, lambda number: tasks.search(search_words[number])),
         "create": await measured(calls, create),
-        "close_unblock": await measured(len(waited_for), lambda number: close(store, waited_for[number])),
-        "claim": await measured(20, lambda number: _claim(store, number)),
+        "close_unblock": await measured(len(waited_for), lambda number: close(tasks, waited_for[number])),
+        "claim": await measured(20, claim),
         "cycle_check": await measured(calls, link),
     }
 
 
-async def find(store: Store, words: str) -> None:
-    """Search as `resource.tasks().search` does."""
-    wanted = SearchOptions(limit=10, sources=("task",))
-    answer = await search_memory(store, CONFIG, words, RESOURCE, wanted, CLOCK.now())
-    await store.task_views.some(RESOURCE, [result.id for result in answer.results])
-
-
-async def _claim(store: Store, number: int) -> None:
-    ready = await store.task_ready.ready(RESOURCE, limit=1)
-    await store.task_claims.claim(RESOURCE, ready.items[0].task.id, f"s{number}", lasts=timedelta(hours=1), who="bench")
-
-
-async def _blockers(store: Store, most: int) -> list[int]:
+async def _blockers(tasks: Tasks, most: int) -> list[int]:
     """Return tasks that are ready and block other tasks."""
     found: list[int] = []
     after = None
     while len(found) < most:
-        page = await store.task_ready.ready(RESOURCE, limit=200, after=after)
+        page = await tasks.ready(limit=200, after=after)
         found.extend(int(item.task.handle[2:]) for item in page.items if "unblocks" in item.why)
         after = page.next
         if after is None:
@@ -221,18 +201,19 @@ async def _blockers(store: Store, most: int) -> list[int]:
 
 async def run(arguments: argparse.Namespace, address: str) -> tuple[dict[str, list[float]], int]:
     """Fill a store and measure it."""
-    counter = HeuristicCounter()
-
-    def weigh(message: NewMessage) -> int:
-        return count_message(message, counter)
-
     chance = random.Random(arguments.seed)
-    async with await open_store(address, clock=CLOCK, chance=system_chance, weigh=weigh) as store:
+    async with Memory(address) as memory:
+        resource = memory.resource(RESOURCE)
+        tasks = resource.tasks(session="bench")
         begun = perf_counter()
-        links = await fill(store, arguments.tasks, arguments.links, chance)
-        counts = await store.task_ready.counts(RESOURCE)
+        links = await fill(tasks, arguments.tasks, arguments.links, chance)
+        counts = await tasks.counts()
         print(f"filled in {perf_counter() - begun:.1f} s: {arguments.tasks:,} tasks, {links:,} links, {counts}")
-        return await measure(store, arguments.tasks, arguments.calls, chance), links
+
+        def others(session: str) -> Tasks:
+            return resource.tasks(session=session)
+
+        return await measure(tasks, others, arguments.tasks, arguments.calls, chance), links
 
 
 def main() -> None:

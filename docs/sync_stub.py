@@ -89,7 +89,11 @@ def _method(item: Function, module: str, imports: set[str]) -> list[str]:
     # What `sync` writes out returns what it says.
     is_own = module == sync.__name__
     twins = {} if is_own else {source.__name__: kind.__name__ for source, kind in sync.TWINS.items()}
-    returns = _typed(item.returns, module, imports, twins)
+    returned = item.returns
+    if isinstance(returned, ast.Subscript) and ast.unparse(returned.value) == "Script":
+        # A decorator turns a script into a coroutine.
+        returned = returned.slice
+    returns = _typed(returned, module, imports, twins)
     for argument in ast.walk(item.args):
         if isinstance(argument, ast.arg) and argument.annotation is not None:
             argument.annotation = _typed(argument.annotation, module, imports)

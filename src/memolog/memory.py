@@ -36,7 +36,7 @@ from memolog.core.reports import Compacted, Compaction, ExportReport, Forgotten,
 from memolog.core.run import KeptPrompt, Run, UsageTotal
 from memolog.core.thread import ThreadInfo
 from memolog.db.postgres_address import safe_url
-from memolog.db.scope import Page, check_choices, check_id, check_number, check_text
+from memolog.db.scope import UNCHANGED, Page, Unchanged, check_choices, check_id, check_number, check_text
 from memolog.db.sqlite_files import clean_file
 from memolog.errors import ConfigError, Conflict, InputError, NotSaved, StoreClosed
 from memolog.events import Event, new_generation_event
@@ -55,7 +55,7 @@ from memolog.search.recall import RecallRequest, recall
 from memolog.search.recall_store import Reference
 from memolog.search.search import SearchOptions, search_memory
 from memolog.search.values import SOURCES, Detail, PartType, RecallPage, SearchAnswer, Source
-from memolog.tasks.calls import UNCHANGED, Tasks, Unchanged
+from memolog.tasks.calls import Tasks
 from memolog.tasks.rules import edge_lines
 from memolog.text.tokens import HeuristicCounter, TokenCounter
 from memolog.transfer.conversation import Conversation
@@ -195,8 +195,6 @@ class Thread(_Handle):
             check_text("title", title)
         _check_metadata(metadata)
         threads = (await self._connection.open_to_write()).store.threads
-        if isinstance(title, Unchanged):
-            return await threads.update(self.resource, self.id, metadata=metadata)
         return await threads.update(self.resource, self.id, title=title, metadata=metadata)
 
     async def override(self, settings: Mapping[str, Any]) -> ThreadInfo:

@@ -40,9 +40,7 @@ from memolog.messages.tombstones import Tombstones
 from memolog.search.index import Indexing
 from memolog.search.recall_store import Recall
 from memolog.search.store import Searching
-from memolog.tasks.claims import TaskClaims, TaskDecay
-from memolog.tasks.dependencies import TaskLinks, TaskReady
-from memolog.tasks.store import TaskMessages, TaskStore, TaskViews
+from memolog.tasks.dependencies import TaskReady
 from memolog.text.redaction import redactor_for, without_secrets
 from memolog.working_memory.store import WorkingMemories
 
@@ -110,14 +108,7 @@ class Store:
         self.branches = Branches(engine, clock, self.messages)
         self.copies = Copies(engine, new_id)
         self.tombstones = Tombstones(engine)
-        of_tasks = (engine, clock, new_id, clean_value)
-        self.tasks = TaskStore(*of_tasks)
-        self.task_links = TaskLinks(*of_tasks)
-        self.task_claims = TaskClaims(*of_tasks)
-        self.task_views = TaskViews(*of_tasks)
-        self.task_ready = TaskReady(*of_tasks)
-        self.task_messages = TaskMessages(*of_tasks)
-        self.task_decay = TaskDecay(*of_tasks)
+        self.task_ready = TaskReady(engine)
         self.working_memory = WorkingMemories(engine, clock, clean_value)
         self.recall = Recall(engine)
         self.compactions = Compactions(engine, new_id)

@@ -22,7 +22,7 @@ from memolog.core.observation import Extract, Generation, Observation, Priority,
 from memolog.core.reports import Compacted, Compaction, ExportReport, Forgotten, ImportReport, Pruned, Report
 from memolog.core.run import KeptPrompt, Run, Usage, UsageTotal
 from memolog.core.thread import ThreadInfo
-from memolog.db.scope import Page
+from memolog.db.scope import Page, Unchanged
 from memolog.events import Event
 from memolog.log.journal import StoredEvent
 from memolog.log.render import Log
@@ -36,7 +36,6 @@ from memolog.observer.extractors import Extractor
 from memolog.observer.model_choice import ModelSpec
 from memolog.search.recall_store import Reference
 from memolog.search.values import Detail, PartType, RecallPage, SearchAnswer, Source
-from memolog.tasks.calls import Unchanged
 from memolog.tasks.task import (
     Claimed,
     Closed,
@@ -127,62 +126,37 @@ class SyncTasks:
     """The tasks of one resource, without `await`."""
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
-    def get(self, task: str) -> Task:
-        """Return a task. Raise TaskNotFound if it does not exist."""
     def find(self, name: str) -> tuple[Task, ...]:
         """Return the task with this id or handle. If there is none, return the tasks with this title, ignoring case."""
-    def show(self, task: str) -> TaskView:
-        """Return a task with the tasks that it is linked to."""
-    def list(
-        self,
-        *,
-        status: TaskStatus | Sequence[TaskStatus] = (),
-        types: Sequence[TaskType] = (),
-        labels: Sequence[str] = (),
-        max_priority: int = 4,
-        assignee: str | None = None,
-        session: str | None = None,
-        parent: str | None = None,
-        blocked: bool | None = None,
-        due_before: datetime | None = None,
-        limit: int = 50,
-        after: str | None = None,
-    ) -> Page[Task]:
-        """Return the tasks that match all given filters, the newest first. Pass `next` as `after` to get the next page."""
-    def ready(
-        self,
-        *,
-        labels: Sequence[str] = (),
-        types: Sequence[TaskType] = (),
-        max_priority: int = 4,
-        assignee: str | None = None,
-        parent: str | None = None,
-        limit: int = 10,
-        after: str | None = None,
-    ) -> ReadyTasks:
-        """Return the tasks that can be claimed now, by priority, then age, each with the reasons, and the counts of all tasks."""
-    def counts(self) -> TaskCounts:
-        """Return how many tasks are ready, blocked, deferred and in progress."""
-    def explain(self, task: str) -> Explained:
-        """Return the reasons why a task is ready or not ready."""
-    def stale(self, *, days: float = 14, limit: int = 50, after: str | None = None) -> Page[Task]:
-        """Return tasks that are not claimed and were not changed for `days` days, the oldest change first."""
-    def duplicates(
-        self, task: str | None = None, *, title: str | None = None, least: float = 0.6, limit: int = 20
-    ) -> tuple[LikelyDuplicate, ...]:
-        """Return pairs of tasks that are likely duplicates: all pairs, or those of a task or of a new title."""
-    def history(self, task: str, *, limit: int = 100, after: str | None = None) -> Page[TaskChange]:
-        """Return the changes of a task, each with its author and time, the oldest first."""
     def search(
         self, query: str, *, status: TaskStatus | Sequence[TaskStatus] = (), limit: int = 10, related: bool = False
     ) -> tuple[TaskHit, ...]:
         """Return the tasks that match a text best. `related` adds the messages and observations of each task."""
-    def messages(self, task: str, *, limit: int = 50, after: str | None = None) -> Page[LinkedMessage]:
-        """Return the messages of a task, the oldest first."""
-    def observations(self, task: str, *, limit: int = 200) -> tuple[Observation, ...]:
-        """Return the observations that were made from the messages of a task."""
     def about(self, task: str, *, limit: int = 50, after: str | None = None) -> TaskAbout:
         """Return a task with its messages, its observations and its cost."""
+    def claim_next(
+        self,
+        *,
+        labels: Sequence[str] = (),
+        types: Sequence[TaskType] = (),
+        max_priority: int = 4,
+        assignee: str | None = None,
+        thread: str | None = None,
+        lease: float | None = None,
+    ) -> Claimed | None:
+        """Claim the most urgent ready task, and return it. Return None if no task is ready."""
+    def close(
+        self,
+        task: str,
+        reason: CloseReason = "completed",
+        *,
+        summary: str,
+        claim_next: bool = False,
+        force: bool = False,
+    ) -> Closed:
+        """Close a task, and return it with the tasks that this unblocked. `claim_next` then claims the next ready task."""
+    def draft_summary(self, task: str, *, most: int = 8) -> DraftSummary:
+        """Draft the summary for closing a task, with citations. The model writes it if there is one."""
     def create(
         self,
         title: str,
@@ -219,52 +193,40 @@ class SyncTasks:
         version: int | None = None,
     ) -> Task:
         """Change the given fields. With `version`, raise TaskChanged if the task has changed since that version."""
-    def label(self, task: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Task:
-        """Add and remove labels."""
     def defer(self, task: str, until: datetime | None) -> Task:
         """Defer a task, so that it is not ready until this time. None removes the time."""
     def due(self, task: str, when: datetime | None) -> Task:
         """Set the time at which a task is due. None removes it."""
-    def link(self, source: str, target: str, kind: LinkKind = "blocks") -> Task:
-        """Link two tasks: `source` blocks, is the parent of, is related to, or gave rise to `target`.
-
-        Return the target. Raise TaskCycle if the tasks would wait for each other.
-        """
-    def unlink(self, source: str, target: str, kind: LinkKind = "blocks") -> Task:
-        """Remove a link, and return the target."""
-    def claim(self, task: str, *, thread: str | None = None, lease: float | None = None) -> Claimed:
-        """Claim a task for this session, for `lease` seconds, and make it the active task of a thread.
-
-        Only one of several callers succeeds. Raise TaskBlocked if another task must be closed first, and TaskHeld if another
-        session has claimed the task.
-        """
-    def claim_next(
+    def label(self, task: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Task:
+        """Add and remove labels."""
+    def history(self, task: str, *, limit: int = 100, after: str | None = None) -> Page[TaskChange]:
+        """Return the changes of a task, each with its author and time, the oldest first."""
+    def get(self, task: str) -> Task:
+        """Return a task. Raise TaskNotFound if it does not exist."""
+    def show(self, task: str) -> TaskView:
+        """Return a task with the tasks that it is linked to."""
+    def list(
         self,
         *,
-        labels: Sequence[str] = (),
+        status: TaskStatus | Sequence[TaskStatus] = (),
         types: Sequence[TaskType] = (),
+        labels: Sequence[str] = (),
         max_priority: int = 4,
         assignee: str | None = None,
-        thread: str | None = None,
-        lease: float | None = None,
-    ) -> Claimed | None:
-        """Claim the most urgent ready task, and return it. Return None if no task is ready."""
-    def heartbeat(self, task: str, *, lease: float | None = None) -> Claimed:
-        """Renew the claim of this session. Saving messages in the thread of its active task renews the claim too."""
-    def release(self, task: str, *, force: bool = False) -> Task:
-        """Release a task, so that it is open again. `force` also releases a task that another session has claimed."""
-    def close(
-        self,
-        task: str,
-        reason: CloseReason = "completed",
-        *,
-        summary: str,
-        claim_next: bool = False,
-        force: bool = False,
-    ) -> Closed:
-        """Close a task, and return it with the tasks that this unblocked. `claim_next` then claims the next ready task."""
-    def reopen(self, task: str, *, why: str | None = None) -> Task:
-        """Reopen a closed task."""
+        session: str | None = None,
+        parent: str | None = None,
+        blocked: bool | None = None,
+        due_before: datetime | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> Page[Task]:
+        """Return the tasks that match all given filters, the newest first. Pass `next` as `after` to get the next page."""
+    def stale(self, *, days: float = 14, limit: int = 50, after: str | None = None) -> Page[Task]:
+        """Return tasks that are not claimed and were not changed for `days` days, the oldest change first."""
+    def duplicates(
+        self, task: str | None = None, *, title: str | None = None, least: float = 0.6, limit: int = 20
+    ) -> tuple[LikelyDuplicate, ...]:
+        """Return pairs of tasks that are likely duplicates: all pairs, or those of a task or of a new title."""
     def attach(
         self,
         task: str,
@@ -273,11 +235,51 @@ class SyncTasks:
         *,
         thread: str | None = None,
     ) -> int:
-        """Link messages to a task, by their ids or as a span of a thread. Return the number of new links."""
+        """Link messages to a task, by their ids or as a span of a thread. Return the number of new links.
+
+        If a message does not exist, raise MessageNotFound and link none of them.
+        """
     def detach(self, task: str, messages: Sequence[str] | Span, *, thread: str | None = None) -> int:
         """Unlink messages from a task, also those that were linked because the task was active. Return the number of messages."""
-    def draft_summary(self, task: str, *, most: int = 8) -> DraftSummary:
-        """Draft the summary for closing a task, with citations. The model writes it if there is one."""
+    def messages(self, task: str, *, limit: int = 50, after: str | None = None) -> Page[LinkedMessage]:
+        """Return the messages of a task, the oldest first."""
+    def observations(self, task: str, *, limit: int = 200) -> tuple[Observation, ...]:
+        """Return the observations that were made from the messages of a task, the oldest first."""
+    def link(self, source: str, target: str, kind: LinkKind = "blocks") -> Task:
+        """Link two tasks: `source` blocks, is the parent of, is related to, or gave rise to `target`.
+
+        Return the target. Raise TaskCycle if the tasks would wait for each other.
+        """
+    def unlink(self, source: str, target: str, kind: LinkKind = "blocks") -> Task:
+        """Remove a link, and return the target."""
+    def ready(
+        self,
+        *,
+        labels: Sequence[str] = (),
+        types: Sequence[TaskType] = (),
+        max_priority: int = 4,
+        assignee: str | None = None,
+        parent: str | None = None,
+        limit: int = 10,
+        after: str | None = None,
+    ) -> ReadyTasks:
+        """Return the tasks that can be claimed now, by priority, then age, each with the reasons, and the counts of all tasks."""
+    def counts(self) -> TaskCounts:
+        """Return how many tasks are ready, blocked, deferred and in progress."""
+    def explain(self, task: str) -> Explained:
+        """Return the reasons why a task is ready or not ready."""
+    def claim(self, task: str, *, thread: str | None = None, lease: float | None = None) -> Claimed:
+        """Claim a task for this session, for `lease` seconds, and make it the active task of a thread.
+
+        Only one of several callers succeeds. Raise TaskBlocked if another task must be closed first, and TaskHeld if another
+        session has claimed the task.
+        """
+    def heartbeat(self, task: str, *, lease: float | None = None) -> Claimed:
+        """Renew the claim of this session. Saving messages in the thread of its active task renews the claim too."""
+    def release(self, task: str, *, force: bool = False) -> Task:
+        """Release a task, so that it is open again. `force` also releases a task that another session has claimed."""
+    def reopen(self, task: str, *, why: str | None = None) -> Task:
+        """Reopen a closed task, and restore it if it has decayed. The tasks that it blocks are blocked again."""
     def decay(self, *, limit: int = 500) -> Decayed:
         """Reduce closed tasks to their summary after 30 days, and archive them after 90 days."""
     def restore(self, task: str) -> Task:

@@ -42,6 +42,8 @@ class Turn:
     thread: str
     step: int
     """The number of model requests of this turn so far."""
+    id_prefix: str = ""
+    """The beginning of the id of a new turn. An adapter recognises its own turns by it."""
 
     def __init__(
         self,
@@ -105,7 +107,8 @@ class Turn:
             self._offline_since = None
         if not self.id:
             is_offline = self._offline_since is not None
-            self.id = self._connection.new_id() if is_offline else self._components.store.new_id()
+            new_id = self._connection.new_id if is_offline else self._components.store.new_id
+            self.id = self.id_prefix + new_id()
 
     async def _is_offline(self, budget: Budget) -> bool:
         """Return whether the database is unavailable. Tries to open it every few seconds."""

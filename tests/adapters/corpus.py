@@ -1,8 +1,26 @@
 """Messages and answers of the OpenAI and Anthropic APIs, one of every kind; each is checked against the types of its library."""
 
+from functools import cache
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from adapters.kit import foreign
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def is_theirs(kind: Any, value: Any) -> bool:
+    """Return whether a type of the library accepts a value."""
+    try:
+        _adapter(kind).validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
 
 CHAT = foreign("openai-chat")
 ITEMS = foreign("openai-responses")[:33]

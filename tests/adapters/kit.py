@@ -146,7 +146,11 @@ PICTURE_TEXT = base64.b64encode(PICTURE).decode()
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 _TEXTS = st.text(max_size=8)
 JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False, allow_infinity=False) | _TEXTS,
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | _TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=3),
     max_leaves=6,
 )
@@ -192,14 +196,9 @@ def split_messages(messages: Sequence[Json]) -> tuple[list[Json], str | None]:
         if made[place].get("role") == "user":
             content = made[place]["content"]
             text, edge = split_edge(content if isinstance(content, str) else content[-1].get("text", ""))
-            kept = (
-                text
-                if isinstance(content, str)
-                else [*content[:-1], {**content[-1], "text": text}]
-                if edge
-                else content
-            )
-            made[place] = {**made[place], "content": kept}
+            if edge:
+                kept = text if isinstance(content, str) else [*content[:-1], {**content[-1], "text": text}]
+                made[place] = {**made[place], "content": kept}
             break
     return made, edge
 

@@ -1,10 +1,8 @@
-"""What the tests of the Pydantic AI adapter share: a scripted model that tells what it was sent.
-
-Knows the library's own model for tests. Knows nothing of what a test expects.
-"""
+"""A scripted model of Pydantic AI that stores the requests it gets, for the tests of the adapter."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import json
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 from pydantic_ai.messages import (
@@ -12,10 +10,11 @@ from pydantic_ai.messages import (
     ModelResponse,
     ModelResponsePart,
     TextPart,
+    ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
 )
-from pydantic_ai.models.function import AgentInfo, DeltaToolCalls, FunctionModel
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 from adapters.kit import Prompts, split_edge
@@ -50,15 +49,15 @@ def rendered(messages: list[ModelMessage], info: AgentInfo) -> str:
 
 
 class Script:
-    """A model that answers by a function, streaming or not, and keeps every prompt it was sent."""
+    """A model that answers with the result of a function, streamed or not, and stores every request."""
 
     def __init__(self, answer: Answer | None = None, *, prompts: Prompts | None = None) -> None:
         self.answer = answer or self.echo
         self.prompts = prompts or Prompts()
         self.requests: list[list[ModelMessage]] = []
         self.infos: list[AgentInfo] = []
-        self.asked = asyncio.Event()
-        self.breaks = True
+        self.stuck: asyncio.Event | None = None
+        """Set when the model is called. The model then never answers, or only with one word of a stream."""
         self.model = FunctionModel(self._whole, stream_function=self._stream, model_name="scripted")
 
     def echo(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -78,29 +77,32 @@ class Script:
                 said = ""
         return said
 
-    async def _hear(self, messages: list[ModelMessage], info: AgentInfo) -> None:
+    def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         self.requests.append(list(messages))
         self.infos.append(info)
         self.prompts.add(rendered(messages, info))
-        if "hang" in self.said(messages):
-            self.asked.set()
+        return self.answer(messages, info)
+
+    async def _wait(self) -> None:
+        if self.stuck is not None:
+            self.stuck.set()
             await asyncio.Event().wait()
-        if self.breaks and "break" in self.said(messages):
-            raise RuntimeError("the provider is down")
 
     async def _whole(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        await self._hear(messages, info)
-        response = self.answer(messages, info)
-        # As a provider would count; what the library estimates for a model of tests is far too little.
+        response = self._answer(messages, info)
+        await self._wait()
+        # A provider would report about this many tokens. The estimate of the library is far too small.
         size = len(rendered(messages, info).encode()) // 4
         return replace(response, usage=RequestUsage(input_tokens=size, cache_read_tokens=size // 2, output_tokens=9))
 
     async def _stream(self, messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
-        await self._hear(messages, info)
-        for part in self.answer(messages, info).parts:
-            assert isinstance(part, TextPart)
-            for word in part.content.split(" "):
-                yield f"{word} "
+        for place, part in enumerate(self._answer(messages, info).parts):
+            if isinstance(part, ToolCallPart):
+                yield {place: DeltaToolCall(part.tool_name, json.dumps(part.args), tool_call_id=part.tool_call_id)}
+            elif isinstance(part, TextPart):
+                for number, word in enumerate(part.content.split(" ")):
+                    yield word if number == 0 else f" {word}"
+                    await self._wait()
 
 
 def saying(*parts: ModelResponsePart) -> Answer:
@@ -112,15 +114,3 @@ def saying(*parts: ModelResponsePart) -> Answer:
         return response
 
     return answer
-
-
-async def asked(script: Script, run: Awaitable[object]) -> "asyncio.Future[object]":
-    """Start a run and wait until its model is being asked; a run that ends before that tells why."""
-    script.asked.clear()
-    task = asyncio.ensure_future(run)
-    waiting = asyncio.ensure_future(script.asked.wait())
-    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    if task.done():
-        waiting.cancel()
-        raise AssertionError(f"the run ended before its model was asked: {task!r}")
-    return task

@@ -1,4 +1,4 @@
-"""What an agent with memory must show, whichever framework it is of."""
+"""The contract for an agent with memory, tested with every framework."""
 
 import asyncio
 import subprocess
@@ -21,14 +21,14 @@ either_way = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "s
 
 
 def talk(heard: Heard) -> Step:
-    """Answer; some questions need a tool first."""
+    """Answer a question, after a tool call if the question needs one."""
     number = int(heard.asked.split()[1])
     needed = [Call("weather", id_, {"city": f"City{number}"}) for id_ in calls(number)]
     return needed if needed and heard.roles[-1] != "tool" else answer(number)
 
 
 def about(heard: Heard) -> Step:
-    """Answer with what was asked; the storm needs a tool, which fails, and so does the sun, at which the model fails then."""
+    """Answer with the question. "storm" calls a tool that fails. "sun" calls a tool, and then the model fails."""
     cities = {"storm": "nowhere", "sun": "Rome"}
     if heard.asked in cities and heard.roles[-1] != "tool":
         return [Call("weather", f"c-{heard.asked}", {"city": cities[heard.asked]})]
@@ -37,7 +37,7 @@ def about(heard: Heard) -> Step:
 
 @every_world
 async def test_a_long_conversation_over_a_restart(kind: type[World], tmp_path: Path) -> None:
-    """Thresholds are crossed, tools are called, some turns are streamed, the process starts anew half-way."""
+    """The conversation crosses thresholds, calls tools and streams some answers. The memory is opened again half-way."""
     prompts = Prompts()
     turns = 80 if kind is LangChainAlone else 200
     heard: list[Heard] = []
@@ -62,7 +62,7 @@ async def test_a_long_conversation_over_a_restart(kind: type[World], tmp_path: P
 
 @every_world
 async def test_on_each_engine(kind: type[World], address: str) -> None:
-    """A short conversation with a tool, on whatever stores it; the same words twice are two messages."""
+    """A short conversation with a tool call on each engine. The same question twice is two messages."""
     async with Memory(address) as memory:
         world = kind(memory, talk)
         for number in (6, 7, 8, 8):
@@ -72,7 +72,7 @@ async def test_on_each_engine(kind: type[World], address: str) -> None:
 
 @every_world
 async def test_the_order_of_a_request(kind: type[World], tmp_path: Path) -> None:
-    """The caller's instructions, then memory's, then what was said, then the edge: for this request alone."""
+    """A request has the caller's instructions, those of the memory, the messages and the edge. The edge is not stored."""
     async with Memory(tmp_path / "m.db") as memory:
         world = kind(memory, talk)
         await world.ask(question(7))
@@ -89,7 +89,7 @@ async def test_the_order_of_a_request(kind: type[World], tmp_path: Path) -> None
 
 @every_world
 async def test_scopes_do_not_mix(kind: type[World], tmp_path: Path) -> None:
-    """Conversations side by side, of one resource and of two."""
+    """Concurrent conversations of one resource and of two resources."""
     async with Memory(tmp_path / "m.db") as memory:
         places = [("alice", "t1"), ("bob", "t1"), ("alice", "t2")]
         worlds = [kind(memory, talk, resource=resource, thread=thread) for resource, thread in places]
@@ -102,7 +102,7 @@ async def test_scopes_do_not_mix(kind: type[World], tmp_path: Path) -> None:
 
 @every_world
 async def test_the_tools_work_and_their_scope_is_fixed(kind: type[World], tmp_path: Path) -> None:
-    """A model finds what was said, and makes a task; what it says of a resource changes nothing."""
+    """A model searches and creates a task. A `resource` in its arguments has no effect."""
 
     def script(heard: Heard) -> Step:
         if heard.asked != "use them":
@@ -133,7 +133,7 @@ async def test_the_tools_work_and_their_scope_is_fixed(kind: type[World], tmp_pa
 @every_world
 @either_way
 async def test_a_failing_run_keeps_what_was_said(kind: type[World], streamed: bool, tmp_path: Path) -> None:
-    """A model that is down, then a tool that raises; the next request shows every call with a result."""
+    """The model fails, then a tool raises an exception. In the next request every call has a result."""
     down = [True]
 
     def script(heard: Heard) -> Step:
@@ -168,7 +168,7 @@ async def test_a_failing_run_keeps_what_was_said(kind: type[World], streamed: bo
 @every_world
 @either_way
 async def test_a_cancelled_run_keeps_what_was_said(kind: type[World], streamed: bool, tmp_path: Path) -> None:
-    """Cancelled while the model thinks, or while it speaks; nothing is left running."""
+    """The agent run is cancelled before or during the answer. No task is left running."""
     async with Memory(tmp_path / "m.db") as memory:
         world = kind(memory, about)
         world.stuck = asyncio.Event()
@@ -189,7 +189,7 @@ async def test_a_cancelled_run_keeps_what_was_said(kind: type[World], streamed: 
 
 @every_world
 async def test_a_stream_that_is_left(kind: type[World], tmp_path: Path) -> None:
-    """Whoever stops listening has said what they said, and nothing is left running."""
+    """If the caller stops reading a stream, the question stays stored, and no task is left running."""
     before = asyncio.all_tasks()
     async with Memory(tmp_path / "m.db") as memory:
         world = kind(memory, about)
@@ -206,7 +206,7 @@ async def test_a_stream_that_is_left(kind: type[World], tmp_path: Path) -> None:
 async def test_a_database_that_is_gone_does_not_stop_the_agent(
     kind: type[World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The agent answers from what the run itself has said, and it is saved once the database is there; strict raises."""
+    """The agent run goes on with its own messages, which are saved when the database is back. With `strict` it raises."""
     monkeypatch.setattr("memolog.turn._RETRY_SECONDS", 0.0)
     nowhere = "postgresql://nobody@127.0.0.1:1/nothing"
     memory = Memory(nowhere)
@@ -225,7 +225,7 @@ async def test_a_database_that_is_gone_does_not_stop_the_agent(
 
 @every_world
 def test_a_memory_of_the_wrong_kind(kind: type[World], tmp_path: Path) -> None:
-    """An address is no memory, and neither is one that cannot be awaited."""
+    """An address is rejected, and so is a SyncMemory by adapters that are only asynchronous."""
     with pytest.raises(InputError, match=kind.memory_error):
         kind.adapter("memolog.db")
     with SyncMemory(str(tmp_path / "m.db")) as memory:
@@ -238,7 +238,7 @@ def test_a_memory_of_the_wrong_kind(kind: type[World], tmp_path: Path) -> None:
 
 @every_world
 def test_a_missing_library_is_told(kind: type[World]) -> None:
-    """Whoever has not installed the library is told which extra to install."""
+    """If the library is not installed, the error names the extra to install."""
     module = f"memolog.adapters.{kind.extra.replace('-', '_')}"
     code = f"import sys; sys.modules[{kind.package!r}] = None; import {module}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -255,7 +255,7 @@ GUARDED: dict[str, Callable[[Any, Any], object]] = {
 
 @pytest.mark.parametrize("make", GUARDED.values(), ids=GUARDED)
 def test_guards_that_are_no_errors(make: Any, tmp_path: Path) -> None:
-    """What nothing could ever match is refused; one class needs no tuple."""
+    """Values that are not exception classes are rejected. One class needs no tuple."""
     memory = Memory(tmp_path / "m.db")
     for wrong in ("x", (ValueError, "x"), [ValueError], ValueError()):
         with pytest.raises(InputError, match="must be an exception class or a tuple"):

@@ -1,45 +1,39 @@
-"""Which messages of a client's list are new, and where the client went back."""
+"""Find the new messages in the list of a client, and the message to which the client went back."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
-from memolog import AssistantMessage, NewMessage, TextPart, ToolCallPart, ToolResultPart, UserMessage
-from memolog.adapters.alignment import align
+from kit.rows import row
+from memolog import AssistantMessage, NewMessage, ReasoningPart, TextPart, ToolCallPart, ToolMessage, UserMessage
+from memolog.adapters.alignment import after_last_answer, align
 from memolog.core.message import Message
 
 Short = str
 
 
 def made(short: Short) -> NewMessage:
-    """Read `u:text`, `a:text`, `c:call` (an answer that calls a tool) or `r:call` (its result)."""
+    """Return the message for `u:text`, `a:text`, `c:id` (a call), `r:id` (its result), or `echo:id` and `cut:id`.
+
+    A client may send a call and its result back in another form, which are `echo` and `cut`.
+    """
     kind, _, text = short.partition(":")
-    if kind == "u":
-        return UserMessage(text)
-    if kind == "a":
-        return AssistantMessage(text)
-    if kind == "c":
-        return NewMessage(role="assistant", parts=(ToolCallPart(id=text, name="look", arguments={}),))
-    return NewMessage(role="tool", parts=(ToolResultPart(call_id=text, content="found"),))
+    match kind:
+        case "u":
+            return UserMessage(text)
+        case "a":
+            return AssistantMessage(text)
+        case "c":
+            return AssistantMessage([ReasoningPart(text="hm"), "I look.", ToolCallPart(id=text, name="look")])
+        case "echo":
+            return AssistantMessage(["I look.\n", ToolCallPart(id=text, name="look", arguments="{}")])
+        case _:
+            return ToolMessage(text, "found" if kind == "r" else "fo…")
 
 
 def rows(*shorts: Short) -> list[Message]:
     """Return the messages as stored rows."""
-    at = datetime(2026, 1, 1, tzinfo=UTC)
-    return [
-        Message(
-            id=f"m{seq}",
-            resource="alice",
-            thread="t1",
-            seq=seq,
-            role=(one := made(short)).role,
-            parts=one.parts,
-            tokens=1,
-            created_at=at,
-        )
-        for seq, short in enumerate(shorts, 1)
-    ]
+    return [row(seq, one.role, *one.parts, id=f"m{seq}") for seq, one in enumerate(map(made, shorts), 1)]
 
 
 TWO = ("u:one", "a:1", "u:two", "a:2")
@@ -57,6 +51,9 @@ TOOLS = ("u:one", "c:x", "r:x", "a:1")
         pytest.param(TWO, ("u:one", "a:1", "u:two", "a:edited", "u:three"), ("u:three",), None, id="an edited answer"),
         pytest.param(TWO, ("u:one", "a:?", "u:two", "a:?", "u:three"), ("u:three",), None, id="every answer changed"),
         pytest.param((*TWO, "u:three"), (*TWO, "u:three"), (), None, id="a repeated request"),
+        pytest.param((*TWO, "u:three"), ("u:three",), (), None, id="a repeated request alone"),
+        pytest.param((*TWO, "u:three"), ("u:four",), ("u:four",), None, id="another question after a failed request"),
+        pytest.param((*TWO, "u:three"), (*TWO, "u:three", "u:four"), ("u:four",), None, id="one more question"),
         pytest.param(TWO, ("u:one", "a:1", "u:two"), (), 3, id="another answer"),
         pytest.param(TWO, ("u:one", "a:1", "u:2nd"), ("u:2nd",), 2, id="an edited question"),
         pytest.param((*TWO, "u:three", "a:3"), ("u:one", "a:1", "u:x"), ("u:x",), 2, id="two exchanges back"),
@@ -68,8 +65,18 @@ TOOLS = ("u:one", "c:x", "r:x", "a:1")
             ("u:go", "a:1", "u:go", "a:2"), ("u:go", "a:1", "u:go", "a:2", "u:go"), ("u:go",), None, id="alike"
         ),
         pytest.param(("u:go", "a:1", "u:go", "a:2"), ("u:go", "a:1", "u:go"), (), 3, id="alike, another answer"),
+        pytest.param(
+            ("u:one", "a:ok", "u:two", "a:ok"),
+            ("u:one", "a:ok", "u:two", "a:ok", "u:x"),
+            ("u:x",),
+            None,
+            id="equal answers",
+        ),
         pytest.param(TOOLS[:2], TOOLS[:3], ("r:x",), None, id="a result"),
         pytest.param(TOOLS[:3], TOOLS[:3], (), None, id="a result again"),
+        pytest.param(TOOLS[:2], ("u:one", "echo:x", "r:x"), ("r:x",), None, id="a result, the call in another form"),
+        pytest.param(TOOLS[:3], ("u:one", "echo:x", "cut:x"), (), None, id="a result again, cut short"),
+        pytest.param(TOOLS[:2], ("r:x",), ("r:x",), None, id="only a result"),
         pytest.param(TOOLS, TOOLS[:3], (), 3, id="another answer to a result"),
         pytest.param(TOOLS, (*TOOLS, "u:two"), ("u:two",), None, id="after tools"),
         pytest.param(TOOLS, TOOLS[:1], (), 1, id="another answer instead of tools"),
@@ -93,23 +100,22 @@ TOOLS = ("u:one", "c:x", "r:x", "a:1")
         ),
     ],
 )
-def test_alignment(stored: tuple[Short, ...], given: tuple[Short, ...], new: tuple[Short, ...], rewind_to: int) -> None:
-    """Each list gives these new messages, and goes back to this row."""
-    found = align([made(short) for short in given], rows(*stored), rewinds=True, is_whole=True)
-    assert [one.parts for one in found.new] == [made(short).parts for short in new]
-    assert found.kept == rewind_to
+def test_alignment(
+    stored: tuple[Short, ...], given: tuple[Short, ...], new: tuple[Short, ...], rewind_to: int | None
+) -> None:
+    """Each list has these new messages and goes back to this row. Without `rewinds`, the question is asked again instead."""
+    sent, known, expected = [made(short) for short in given], rows(*stored), tuple(map(made, new))
+    found = align(sent, known, rewinds=True, is_whole=True)
+    assert (found.new, found.kept) == (expected, rewind_to)
+    asked = expected if rewind_to is None else expected or after_last_answer(sent)
+    assert (align(sent, known).new, align(sent, known).kept) == (asked, None)
 
 
-def test_the_first_question_again() -> None:
-    """It is a further message of a client that may send only what is new."""
-    assert align([made("u:one")], rows("u:one", "a:1")).new == (made("u:one"),)
-
-
-def test_a_caller_that_does_not_rewind() -> None:
-    """The question is asked again, because its answer stays."""
-    given = [made(short) for short in TWO[:3]]
-    assert align(given, rows(*TWO)).new == (given[-1],)
-    assert align(given, rows(*TWO)).kept is None
+def test_messages_after_the_last_answer() -> None:
+    """They are new even if the database cannot be read."""
+    one, answer, two = map(made, TWO[:3])
+    assert after_last_answer([one, answer, two]) == (two,)
+    assert after_last_answer([one]) == (one,)
 
 
 def test_ids_come_first() -> None:
@@ -121,10 +127,16 @@ def test_ids_come_first() -> None:
 
 
 def test_repeated_rows() -> None:
-    """The unanswered messages that a request repeats are named: they are withdrawn if the provider rejects it."""
-    assert align([made(s) for s in (*TWO, "u:three")], rows(*TWO, "u:three")).repeated == 1
-    assert align([made("u:three")], rows(*TWO, "u:three")).repeated == 1
-    assert align([made("u:three"), made("u:four")], rows(*TWO, "u:three")).repeated == 1
+    """The unanswered messages that a request repeats are counted. They are withdrawn if the provider rejects the request."""
+    stored = rows(*TWO, "u:three", "u:four")
+    for given, count in (
+        ((*TWO, "u:three", "u:four"), 2),
+        (("u:three", "u:four"), 2),
+        (("u:four",), 1),
+        (("u:four", "u:five"), 1),
+        (("u:five",), 0),
+    ):
+        assert align([made(short) for short in given], stored).repeated == count
 
 
 def test_examples_are_no_history() -> None:

@@ -1,6 +1,5 @@
 """Anthropic messages to ours and back: the library's own types, exact, and fit to be sent, with marks for the cache."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -8,14 +7,13 @@ from anthropic.types import Message as TheirMessage
 from anthropic.types import MessageParam
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import TypeAdapter, ValidationError
 
-from adapters.corpus import ANSWER, MESSAGES
+from adapters.corpus import ANSWER, MESSAGES, is_theirs
 from adapters.kit import JSON_VALUES, context_of, exact, through_the_store
+from kit.rows import row
 from memolog import (
     AssistantMessage,
     FilePart,
-    Message,
     NewMessage,
     ReasoningPart,
     SystemMessage,
@@ -28,21 +26,10 @@ from memolog.adapters.anthropic import messages as anthropic
 from memolog.context.context import Context
 from memolog.context.tail import mend
 
-THEIRS: TypeAdapter[Any] = TypeAdapter(MessageParam)
-
-
-def is_theirs(value: Any) -> bool:
-    """Tell whether the library's own types take a value."""
-    try:
-        THEIRS.validate_python(value)
-    except ValidationError:
-        return False
-    return True
-
 
 def test_the_corpus_is_what_the_library_takes() -> None:
     """But for a block of a kind that nobody knows yet, every message is one that the library's types describe."""
-    assert [one for one in MESSAGES if not is_theirs(one) and "hologram" not in exact(one)] == []
+    assert [one for one in MESSAGES if not is_theirs(MessageParam, one) and "hologram" not in exact(one)] == []
     TheirMessage.model_validate(ANSWER)
 
 
@@ -115,7 +102,7 @@ def test_what_is_sent_is_what_the_library_takes() -> None:
     """The whole corpus in one request: valid, without empty messages; thinking untouched, and never marked."""
     said = [one for one in MESSAGES if "hologram" not in exact(one)]
     sent = anthropic.to_request(context_of(anthropic.from_messages(said)))["messages"]
-    assert [one for one in sent if not is_theirs(one)] == []
+    assert [one for one in sent if not is_theirs(MessageParam, one)] == []
     assert MESSAGES[6]["content"] in [one["content"] for one in sent]
     only_thought = context_of(
         anthropic.from_messages([MESSAGES[0], {"role": "assistant", "content": ANSWER["content"][:2]}])
@@ -132,16 +119,7 @@ def test_results_of_one_step_are_one_message() -> None:
     )
     mixed = UserMessage([*ToolMessage("b", "2").parts, TextPart(text="Go on.")])
     rows = [
-        Message(
-            id=str(n),
-            resource="r",
-            thread="t",
-            seq=n,
-            role=one.role,
-            parts=one.parts,
-            created_at=datetime.now(UTC),
-            tokens=1,
-        )
+        row(n, one.role, *one.parts)
         for n, one in enumerate([UserMessage("Start"), call, ToolMessage("a", "1"), mixed], start=1)
     ]
     context = Context(tail=mend(rows))
@@ -168,7 +146,7 @@ def test_what_was_said_elsewhere_can_be_sent() -> None:
         UserMessage(FilePart(media_type="audio/wav", data=b"x", name="a.wav")),
     ]
     sent = anthropic.to_request(context_of(said, edge="now"), mark=None)["messages"]
-    assert [one for one in sent if not is_theirs(one)] == []
+    assert [one for one in sent if not is_theirs(MessageParam, one)] == []
     assert [one["role"] for one in sent] == ["user", "assistant", "user", "user", "assistant", "user", "user"]
     assert sent[3]["content"][0]["text"] == '"Mira": See'
     assert [block["input"] for block in sent[4]["content"]] == [{"at": 1}, {"arguments": '{"at": '}]

@@ -1,4 +1,4 @@
-"""Guards around the model: what they let pass is remembered, what they stop is as if it had not been said."""
+"""Guards around the model: a turn that passes is stored, and a turn that a guard stops is withdrawn."""
 
 import asyncio
 from pathlib import Path
@@ -60,7 +60,7 @@ async def test_what_passes_is_remembered(address: str) -> None:
 
 @pytest.mark.parametrize(("text", "side", "guard"), [("Why!!", "input", "no_anger"), (SECRET, "output", "no_codes")])
 async def test_what_is_stopped_is_gone(address: str, text: str, side: str, guard: str) -> None:
-    """A guard that stops, on either side: nothing of the turn stays, not in contexts, not in search, not in the log."""
+    """Nothing of a stopped turn stays in contexts, in search or in the log."""
     async with Memory(address, config=Config(strict=True)) as memory:
         await GUARDS.run(memory, "t1", "alice", UserMessage("hello"), model=echo)
         with pytest.raises(GuardStopped, match=guard) as caught:
@@ -75,7 +75,7 @@ async def test_what_is_stopped_is_gone(address: str, text: str, side: str, guard
 
 
 async def test_a_later_step_takes_the_earlier_ones_with_it() -> None:
-    """In a tool loop the whole turn goes, also what was recorded before the guard stopped it."""
+    """In a tool loop the whole turn is withdrawn, with the messages recorded before the guard stopped it."""
     async with Memory(":memory:") as memory:
         async with GUARDS.turn(memory, "t1", "alice") as turn:
             await turn.prepare(UserMessage("look it up"))
@@ -89,7 +89,7 @@ async def test_a_later_step_takes_the_earlier_ones_with_it() -> None:
 
 @pytest.mark.parametrize("guards", [Guards(input=[broken]), Guards(output=[broken])], ids=["input", "output"])
 async def test_a_guard_that_fails_stops_the_turn(guards: Guards) -> None:
-    """Who cannot tell that it is harmless does not let it pass; the failure is the caller's to see."""
+    """A guard that raises an exception stops the turn, and the caller gets the exception."""
     async with Memory(":memory:") as memory:
         with pytest.raises(ValueError, match="put"):
             await guards.run(memory, "t1", "alice", UserMessage("hello"), model=echo)
@@ -99,7 +99,7 @@ async def test_a_guard_that_fails_stops_the_turn(guards: Guards) -> None:
 @pytest.mark.parametrize("side", ["input", "output"])
 @pytest.mark.parametrize("returned", [False, True, 0, [], "", " ", 7], ids=repr)
 async def test_a_guard_that_returns_something_else(side: str, returned: object) -> None:
-    """Neither None nor a reason: nobody can tell what it means, so the turn is discarded and the mistake is told."""
+    """A result that is neither None nor a text discards the turn, and the error names the guard."""
 
     def odd(_: Checked) -> Any:
         return returned
@@ -120,14 +120,14 @@ async def test_a_guard_that_returns_something_else(side: str, returned: object) 
     ids=["a function", "none", "a name", "names", "nones", "a set"],
 )
 def test_what_is_no_list_of_guards(given: Any) -> None:
-    """It is refused when it is written down, not when the first turn comes."""
+    """A wrong list is rejected when Guards is created, not at the first turn."""
     for side in ("input", "output"):
         with pytest.raises(InputError, match=rf"themselves: Guards\({side}="):
             Guards(**{side: given})
 
 
 async def test_a_guard_sees_memory() -> None:
-    """On the way in a guard comes after memory: it sees what the model will see; what is passed once is shown to it too."""
+    """An input guard gets the context of the model, with the ephemeral messages."""
     seen: list[Checked] = []
 
     def watch(checked: Checked) -> None:
@@ -153,7 +153,7 @@ async def test_a_guard_sees_memory() -> None:
 @each
 @pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
 async def test_with_a_wrapped_client(driver: Driver, *, is_streamed: bool) -> None:
-    """A client bound to a guarded turn: stopped before the model is asked, or after it has answered, streamed or not."""
+    """A client with a guarded turn is stopped before the model is called or after its answer, streamed or not."""
     provider = Provider(driver, lambda _: Reply(text=SECRET))
 
     async def ask(turn: Any, text: str) -> None:
@@ -174,7 +174,7 @@ async def test_with_a_wrapped_client(driver: Driver, *, is_streamed: bool) -> No
 
 @each
 def test_without_waiting(driver: Driver, tmp_path: Path) -> None:
-    """The same for a client that does not wait; its guards may use memory themselves, and take their time."""
+    """A synchronous client with guards that use the memory and may block."""
     provider = Provider(driver, lambda _: Reply(text="Yes."))
 
     def once(checked: Checked) -> str | None:
@@ -200,7 +200,7 @@ def test_without_waiting(driver: Driver, tmp_path: Path) -> None:
 
 
 async def test_a_memory_of_the_wrong_kind(tmp_path: Path) -> None:
-    """Turns that are awaited need a Memory, the others a SyncMemory; an address is neither."""
+    """Asynchronous turns need a Memory, and synchronous turns need a SyncMemory. An address is rejected without showing it."""
     wrong: Any = "postgresql://alice:secret@host/db"
     for begin in (GUARDS.turn, GUARDS.sync_turn):
         with pytest.raises(InputError, match="got str") as told:
@@ -208,13 +208,7 @@ async def test_a_memory_of_the_wrong_kind(tmp_path: Path) -> None:
         assert "secret" not in str(told.value)
     async with Memory(tmp_path / "m.db") as memory:
         wrong = memory
-        with pytest.raises(InputError, match="must be a SyncMemory"):
+        with pytest.raises(InputError, match="must be a SyncMemory, got Memory"):
             GUARDS.sync_turn(wrong, "t1", "alice")
-
-
-def test_a_memory_that_cannot_be_awaited(tmp_path: Path) -> None:
-    """What is awaited refuses the synchronous face, with a word on which one to take."""
-    with SyncMemory(str(tmp_path / "m.db")) as memory:
-        wrong: Any = memory
-        with pytest.raises(InputError, match="Pass a Memory"):
-            asyncio.run(GUARDS.run(wrong, "t1", "alice", UserMessage("hello"), model=echo))
+    with SyncMemory(str(tmp_path / "m.db")) as wrong, pytest.raises(InputError, match="must be a Memory, got Sync"):
+        await GUARDS.run(wrong, "t1", "alice", UserMessage("hello"), model=echo)

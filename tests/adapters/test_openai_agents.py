@@ -1,4 +1,4 @@
-"""The Agents SDK with memory: its own scripted model, its real items, its own guardrails, hooks and handoffs."""
+"""The Agents SDK with memory, with the scripted model, items, guardrails, hooks and handoffs of the SDK."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ def add(a: int, b: int) -> int:
 
 @input_guardrail
 def no_secrets(_context: Any, _agent: Any, said: Any) -> GuardrailFunctionOutput:
-    """Stop whoever tells a secret."""
+    """Stop an agent run whose input contains a secret."""
     return GuardrailFunctionOutput(output_info=None, tripwire_triggered="secret" in json.dumps(said[-1]))
 
 
@@ -85,18 +85,12 @@ class Talk:
         result = await self.session.run(self.agent, text, **{"run_config": QUIET, **options})
         return str(result.final_output)
 
-    async def stream(self, text: Any, *steps: Any, events: int | None = None) -> list[Any]:
-        """Run the agent as a stream and return the events, or only the first ones."""
+    async def stream(self, text: Any, *steps: Any) -> None:
+        """Run the agent as a stream and read the stream to its end."""
         self.model.extend(steps)
-        seen: list[Any] = []
         async with self.session.stream(self.agent, text, run_config=QUIET) as result:
-            events_of: Any = result.stream_events()
-            async for event in events_of:
-                seen.append(event)
-                if len(seen) == events:
-                    await events_of.aclose()
-                    break
-        return seen
+            async for _ in result.stream_events():
+                pass
 
     async def lines(self) -> list[str]:
         """Return what is stored, a line a part."""
@@ -114,9 +108,6 @@ async def memory(tmp_path: Path) -> AsyncIterator[Memory]:
 def talk(memory: Memory) -> Talk:
     """Return a conversation."""
     return Talk(memory)
-
-
-# ---------------------------------------------------------------- the long conversation
 
 
 # ---------------------------------------------------------------- runs that end early
@@ -153,7 +144,7 @@ async def test_a_cancelled_run_keeps_what_was_said(talk: Talk) -> None:
 
 @pytest.mark.parametrize("is_streamed", [False, True])
 async def test_a_tripwire_takes_the_turn_back(talk: Talk, is_streamed: bool) -> None:
-    """Whether the question or the answer is refused, nothing of the turn stays."""
+    """If a guardrail rejects the question or the answer, the whole turn is withdrawn."""
     run = talk.stream if is_streamed else talk.ask
     await run("Hello.", talk.says("Hello."))
     kept = await talk.lines()
@@ -170,7 +161,7 @@ async def test_a_tripwire_takes_the_turn_back(talk: Talk, is_streamed: bool) -> 
 
 
 async def test_an_answer_that_was_refused_is_not_saved_by_hand_either(talk: Talk) -> None:
-    """With `wiring` nobody hears of the tripwire, so answers are saved once the SDK has accepted them."""
+    """With `wiring` the session does not get the tripwire, so answers are saved after the SDK has accepted them."""
     talk.model.extend([talk.says("This is a lie.")])
     with pytest.raises(OutputGuardrailTripwireTriggered):
         await Runner.run(talk.agent, "Tell me.", **talk.session.wiring(run_config=QUIET))
@@ -201,7 +192,7 @@ async def test_a_handoff_stays_one_conversation(talk: Talk) -> None:
 
 
 async def test_an_agent_as_a_tool_talks_apart(talk: Talk) -> None:
-    """What the inner agent is asked and answers is its own affair; only the call and its result are of the conversation."""
+    """The messages of the inner agent are not stored, only the call and its result."""
     inner = Agent[Any](name="inner", instructions="Be inner.", model=talk.model)
     talk.agent.tools.append(inner.as_tool("ask_inner", "Ask the inner agent."))
     call = [function_call("ask_inner", {"input": "What is it?"}, call_id="c1")]
@@ -217,7 +208,7 @@ async def test_an_agent_as_a_tool_talks_apart(talk: Talk) -> None:
 
 
 async def test_an_approval_in_between_saves_nothing_twice(tmp_path: Path) -> None:
-    """A run that waits for a person goes on in another process: the call is there once, its result after it."""
+    """An agent run that waits for a person continues with another memory. The call is stored once, followed by its result."""
 
     @function_tool(needs_approval=True)
     def launch() -> str:
@@ -245,7 +236,7 @@ async def test_an_approval_in_between_saves_nothing_twice(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("is_streamed", [False, True])
 async def test_history_that_the_caller_supplies_is_not_saved_again(talk: Talk, is_streamed: bool) -> None:
-    """Whoever hands in the whole conversation with what is new has it stored once."""
+    """If the caller sends the whole conversation with a new question, every message is stored once."""
     talk.model.extend([[function_call("add", {"a": 1, "b": 2}, call_id="c1")], talk.says("Three.")])
     first = await talk.session.run(talk.agent, "How much is 1 + 2?", run_config=QUIET)
     known = first.to_input_list()
@@ -264,7 +255,7 @@ async def test_history_that_the_caller_supplies_is_not_saved_again(talk: Talk, i
 
 @pytest.mark.parametrize("is_streamed", [False, True])
 async def test_ids_that_a_provider_uses_again(talk: Talk, is_streamed: bool) -> None:
-    """Some providers count their calls from nought in every answer: each call still has its own result."""
+    """Some providers use the same call ids in every answer. Each call still has its own result."""
     run = talk.stream if is_streamed else talk.ask
     for number in range(3):
         await run(f"Add {number}.", [function_call("add", {"a": number, "b": 1}, call_id="call_0")], talk.says("Done."))
@@ -275,7 +266,7 @@ async def test_ids_that_a_provider_uses_again(talk: Talk, is_streamed: bool) -> 
 
 
 async def test_own_hooks_filters_and_callbacks_are_kept(talk: Talk) -> None:
-    """What the caller has wired is called as before; the filter comes last and sees what the model will see."""
+    """Hooks and callbacks of the caller are called. The filter of the caller is last and gets the request with memory."""
     heard: list[str] = []
 
     class Hooks(RunHooks[Any]):
@@ -304,7 +295,7 @@ async def test_own_hooks_filters_and_callbacks_are_kept(talk: Talk) -> None:
 
 
 async def test_usage_is_learned(talk: Talk) -> None:
-    """What the provider reports is in the ledger, what it read from its cache apart."""
+    """The reported usage is stored, with the cached tokens as a separate number."""
     usage = Usage(
         requests=1,
         input_tokens=1_000,
@@ -323,7 +314,7 @@ async def test_usage_is_learned(talk: Talk) -> None:
 
 
 async def test_it_is_a_session(talk: Talk) -> None:
-    """The SDK's protocol holds, and a run without the wiring keeps its history there."""
+    """The object is a session of the SDK, and an agent run without the wiring stores its history in it."""
     assert isinstance(talk.session, Session)
     session = talk.session
     assert await session.get_items() == []
@@ -345,7 +336,7 @@ async def test_it_is_a_session(talk: Talk) -> None:
 
 
 def reasoning() -> Any:
-    """Return a thought whose content only its provider can read."""
+    """Return encrypted reasoning."""
     return ResponseReasoningItem(id="rs_1", type="reasoning", summary=[], encrypted_content="gAAAA-opaque")
 
 
@@ -395,7 +386,7 @@ REAL: list[Callable[[], Any]] = [
 
 
 async def test_real_items_come_back_exactly(memory: Memory) -> None:
-    """Thoughts, searches, code, citations and refusals: the same JSON, in the same order, at once or one by one."""
+    """Items of all kinds are returned as the same JSON and in the same order, saved together or one by one."""
     items = [make().model_dump(exclude_unset=True) for make in REAL]
     said: list[Any] = [
         {
@@ -420,13 +411,13 @@ async def test_real_items_come_back_exactly(memory: Memory) -> None:
 
 
 async def test_thoughts_pass_through_in_order(talk: Talk) -> None:
-    """A model that thinks between its calls gets its own thoughts back, before the call that they led to."""
+    """Reasoning between calls is sent back before the call that followed it."""
     talk.agent.tools.append(
         CodeInterpreterTool(tool_config={"type": "code_interpreter", "container": {"type": "auto"}})
     )
     call = function_call("add", {"a": 1, "b": 2}, call_id="c1", item_id="fc_1")
     await talk.ask("Think.", [reasoning(), call], talk.says("Three."))
-    # Nothing stands between what a model thought and what it goes on from, so this request has no edge.
+    # The edge is in the last user message, so that nothing is between the reasoning and the result of the call.
     sent = talk.model.calls[-1].input
     assert [item.get("type", item.get("role")) for item in sent] == [
         "user",
@@ -441,7 +432,7 @@ async def test_thoughts_pass_through_in_order(talk: Talk) -> None:
 
 @pytest.mark.parametrize("history", [-1, "20", None])
 async def test_a_history_that_cannot_be(tmp_path: Path, history: Any) -> None:
-    """So many items nobody can hand out."""
+    """A negative number, a text and None are rejected."""
     async with Memory(tmp_path / "m.db") as memory:
         with pytest.raises(InputError, match="whole number"):
             MemologSession(memory, thread="t1", resource="alice", history=history)

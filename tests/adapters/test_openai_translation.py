@@ -1,7 +1,6 @@
 """Chat Completions and Responses to our messages and back: the library's own types, exact, and fit to be sent."""
 
 import json
-from functools import cache
 from typing import Any
 
 import pytest
@@ -9,28 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionMessage, ChatCompletionMessageParam
 from openai.types.responses import Response, ResponseInputItemParam
-from pydantic import TypeAdapter, ValidationError
 
-from adapters.corpus import CHAT, CHAT_ANSWERS, ITEMS, OUTPUTS, RESPONSE
+from adapters.corpus import CHAT, CHAT_ANSWERS, ITEMS, OUTPUTS, RESPONSE, is_theirs
 from adapters.kit import JSON_VALUES, PIXEL, context_of, exact, through_the_store
 from memolog import AssistantMessage, FilePart, ReasoningPart, TextPart, ToolCallPart, ToolMessage, UserMessage
 from memolog.adapters.openai import chat, responses
 from memolog.core.message import parts_to_json
-
-
-@cache
-def adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return what checks values of a type; made once, since these types are large."""
-    return TypeAdapter(kind)
-
-
-def is_theirs(kind: Any, value: Any) -> bool:
-    """Tell whether the library's own types take a value."""
-    try:
-        adapter(kind).validate_python(value)
-    except ValidationError:
-        return False
-    return True
 
 
 def test_the_corpus_is_what_the_library_takes() -> None:

@@ -1,8 +1,9 @@
-"""A Pydantic AI agent with memory: what is kept, what the model is shown, and what happens when something goes wrong."""
+"""A Pydantic AI agent with memory: stored messages, requests to the model, and failures."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ from pydantic_ai.messages import (
     ModelResponse,
     ModelResponsePart,
     TextPart,
-    ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
@@ -35,7 +35,7 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import AgentInfo
 
 from adapters.kit import brief, check_pairs, stored
-from adapters.pydantic_ai_world import Answer, Script, asked, edge_of, saying, words
+from adapters.pydantic_ai_world import Answer, Script, edge_of, saying, words
 from memolog import Config, FilePart, InputError, Memory, ToolResultPart
 from memolog import TextPart as OurText
 from memolog.adapters.pydantic_ai import MemoryCapability
@@ -72,7 +72,12 @@ def calling(*calls: ModelResponsePart, then: str = "done") -> Answer:
     return answer
 
 
-# ---------------------------------------------------------------- five lines
+def down(*_: object) -> ModelResponse:
+    """Fail as a provider that cannot be reached."""
+    raise ConnectionError("down")
+
+
+# ---------------------------------------------------------------- requests
 
 
 async def test_the_order_of_a_request(memory: Memory) -> None:
@@ -91,7 +96,7 @@ async def test_the_order_of_a_request(memory: Memory) -> None:
 
 
 async def test_the_library_keeps_its_own_history_clean(memory: Memory) -> None:
-    """Neither the log nor the edge is written into what a run returns."""
+    """The messages that an agent run returns contain neither the log nor the edge."""
     script = Script()
     agent = agent_with(memory, script, instructions="Be kind.")
     await agent.run("the API lives in server/", conversation_id="t1")
@@ -126,7 +131,7 @@ async def test_whose_memory_it_is_may_follow_from_the_run(memory: Memory) -> Non
 
 
 async def test_an_empty_answer_has_its_price(memory: Memory) -> None:
-    """Nothing is kept of what was not said, but it is paid for."""
+    """An empty answer is not stored, but its usage is counted."""
     answers = iter([ModelResponse([]), ModelResponse([TextPart("well")])])
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -143,7 +148,7 @@ async def test_an_empty_answer_has_its_price(memory: Memory) -> None:
 
 
 async def test_supplied_history_is_not_saved_again(memory: Memory) -> None:
-    """A caller who hands on the messages of earlier runs changes nothing."""
+    """Messages of earlier agent runs that the caller supplies are not stored again."""
     agent = agent_with(memory, Script())
     first = await agent.run("one", conversation_id="t1")
     second = await agent.run("two", message_history=first.all_messages())
@@ -153,7 +158,7 @@ async def test_supplied_history_is_not_saved_again(memory: Memory) -> None:
 
 
 async def test_a_new_thread_begins_with_the_history_it_is_given(memory: Memory) -> None:
-    """Memory that is added to a conversation under way misses nothing of it, and takes it over only once."""
+    """If memory is added to a conversation that has begun, the earlier messages are saved once."""
     script = Script()
     before = await Agent(script.model, system_prompt="Be brief.").run("one", conversation_id="t1")
     agent = agent_with(memory, script, system_prompt="Be brief.")
@@ -167,20 +172,53 @@ async def test_a_new_thread_begins_with_the_history_it_is_given(memory: Memory) 
     assert [len(message.parts) for message in script.requests[-1]] == [2, 1, 1, 1, 1]
 
 
-async def test_a_request_that_failed_is_asked_again(memory: Memory) -> None:
-    """A run that goes on with the request of a failed one does not say it twice."""
-    script = Script()
+@pytest.mark.parametrize("kept", [1, 3], ids=["the first question", "a later question"])
+async def test_another_answer(memory: Memory, kept: int) -> None:
+    """A history that ends with an answered question: the model sees the question once, and no rejected answer."""
+    numbers = count(1)
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        del messages, info
+        return ModelResponse([TextPart(f"answer {next(numbers)}")])
+
+    script = Script(answer)
     agent = agent_with(memory, script)
-    with capture_run_messages() as messages, pytest.raises(RuntimeError):
-        await agent.run("break it", conversation_id="t1")
-    script.answer, script.breaks = saying(TextPart("mended")), False
+    first = await agent.run("one", conversation_id="t1")
+    second = await agent.run("two", message_history=first.all_messages(), conversation_id="t1")
+    for _ in range(3):
+        await agent.run(message_history=second.all_messages()[:kept], conversation_id="t1")
+    before = ["user: one", "assistant: answer 1"] if kept > 1 else []
+    assert await said(memory) == [*before, f"user: {'two' if kept > 1 else 'one'}", "assistant: answer 5"]
+    assert [len(script.requests[-1]), "answer 4" in script.prompts.sent[-1][1]] == [kept, False]
+    assert len(await memory.thread("t1", resource="alice").branches()) == 3
+
+
+async def test_a_history_of_another_branch(memory: Memory) -> None:
+    """A question after an older history takes the place of what came after it, but nobody else's messages are withdrawn."""
+    agent = agent_with(memory, Script())
+    first = await agent.run("one", conversation_id="t1")
+    for text in ("two", "two again"):
+        await agent.run(text, message_history=first.all_messages(), conversation_id="t1")
+    assert (await said(memory))[2:] == ["user: two again", "assistant: you said: two again"]
+    await agent_with(memory, Script()).run("from elsewhere", conversation_id="t1")
+    await agent.run("three", message_history=first.all_messages(), conversation_id="t1")
+    assert len(await said(memory)) == 8
+
+
+async def test_a_request_that_failed_is_asked_again(memory: Memory) -> None:
+    """An agent run that continues with the request of a failed one does not save it twice."""
+    script = Script(down)
+    agent = agent_with(memory, script)
+    with capture_run_messages() as messages, pytest.raises(ConnectionError):
+        await agent.run("hello", conversation_id="t1")
+    script.answer = saying(TextPart("mended"))
     result = await agent.run(message_history=messages)
     assert result.output == "mended"
-    assert await said(memory) == ["user: break it", "assistant: mended"]
+    assert await said(memory) == ["user: hello", "assistant: mended"]
 
 
 async def test_a_request_of_the_caller_is_saved(memory: Memory) -> None:
-    """A request that only the history holds is what is asked."""
+    """A request at the end of the supplied history is saved as the question."""
     agent = agent_with(memory, Script())
     history = [ModelRequest([UserPromptPart("from a queue")])]
     await agent.run(message_history=history, conversation_id="t1")
@@ -188,7 +226,7 @@ async def test_a_request_of_the_caller_is_saved(memory: Memory) -> None:
 
 
 async def test_a_history_that_is_rewritten_is_saved_once(memory: Memory) -> None:
-    """Hooks may trim the history while a run goes on."""
+    """Hooks may remove messages from the history during an agent run. Each message is saved once."""
     script = Script(calling(ToolCallPart("look", {}, "c1")))
     trim = ProcessHistory(lambda messages: messages[-1:])
     agent = agent_with(memory, script, capabilities=[trim])
@@ -202,7 +240,7 @@ async def test_a_history_that_is_rewritten_is_saved_once(memory: Memory) -> None
 
 
 async def test_the_same_answer_twice_is_two_answers(memory: Memory) -> None:
-    """A model may say the same words, even as the same object."""
+    """Equal answers of one agent run are all stored, even if they are the same object."""
     agent = agent_with(memory, Script(saying(TextPart("again"))), retries=3)
     seen: list[str] = []
 
@@ -223,19 +261,20 @@ async def test_the_same_answer_twice_is_two_answers(memory: Memory) -> None:
 
 
 async def test_a_cancelled_run_keeps_what_was_said(memory: Memory) -> None:
-    """Cancelled by the library's own token."""
+    """The question stays if the cancellation token of the library ends the agent run."""
     script = Script()
     agent = agent_with(memory, script)
-    token = CancellationToken()
-    run = await asked(script, agent.run("hang again", conversation_id="t1", cancellation_token=token))
+    token, script.stuck = CancellationToken(), asyncio.Event()
+    run = asyncio.create_task(agent.run("hello", conversation_id="t1", cancellation_token=token))
+    await script.stuck.wait()
     token.cancel()
     with pytest.raises(RunCancelled):
         await run
-    assert await said(memory) == ["user: hang again"]
+    assert await said(memory) == ["user: hello"]
 
 
 async def test_a_hook_that_fails_before_the_model_is_asked(memory: Memory) -> None:
-    """What was said is kept also if nobody ever asked the model."""
+    """The question is stored even if the model was never called."""
 
     def refuse(messages: list[ModelMessage]) -> list[ModelMessage]:
         raise OSError("rate limit")
@@ -247,7 +286,7 @@ async def test_a_hook_that_fails_before_the_model_is_asked(memory: Memory) -> No
 
 
 async def test_a_stream_left_half_way_keeps_what_came(memory: Memory) -> None:
-    """Left by an error of the caller."""
+    """If the caller raises an exception while it reads a stream, the received words are stored."""
     agent = agent_with(memory, Script())
 
     async def fail_while_reading() -> None:
@@ -257,11 +296,11 @@ async def test_a_stream_left_half_way_keeps_what_came(memory: Memory) -> None:
 
     with pytest.raises(KeyError):
         await fail_while_reading()
-    assert await said(memory) == ["user: second words", "assistant: you "]
+    assert await said(memory) == ["user: second words", "assistant: you"]
 
 
 async def test_every_way_to_run_an_agent(memory: Memory) -> None:
-    """Events, nodes by hand, and a loop that is left: each answer is there once."""
+    """With events, with nodes, and with a loop that the caller leaves, each answer is stored once."""
     agent = agent_with(memory, Script())
     async with agent.run_stream_events("events", conversation_id="t1") as events:
         _ = [event async for event in events]
@@ -271,7 +310,7 @@ async def test_every_way_to_run_an_agent(memory: Memory) -> None:
         async for node in run:
             if Agent.is_call_tools_node(node):
                 break
-    assert [line.strip() for line in await said(memory)] == [
+    assert await said(memory) == [
         *("user: events", "assistant: you said: events"),
         *("user: nodes", "assistant: you said: nodes"),
         *("user: left", "assistant: you said: left"),
@@ -279,11 +318,7 @@ async def test_every_way_to_run_an_agent(memory: Memory) -> None:
 
 
 async def test_another_model_answers_after_the_first_failed(memory: Memory) -> None:
-    """Each attempt is shown the same, and what was said is saved once."""
-
-    def down(*_: object) -> ModelResponse:
-        raise ConnectionError("down")
-
+    """Each model gets the same request, and every message is saved once."""
     first, second = Script(down), Script()
     model = FallbackModel(first.model, second.model, fallback_on=(ConnectionError,))
     agent = Agent(model, capabilities=[MemoryCapability(memory, "alice")])
@@ -297,19 +332,6 @@ async def test_another_model_answers_after_the_first_failed(memory: Memory) -> N
 
 
 # ---------------------------------------------------------------- what models say and tools return
-
-
-async def test_thoughts_between_calls_are_untouched(memory: Memory) -> None:
-    """Signed blocks come back as they were and in their place, and no text ends the thought."""
-    thought = ThinkingPart("hm", signature="c2lnbmVk", provider_name="anthropic", provider_details={"k": 1})
-    script = Script(calling(thought, ToolCallPart("look", {}, "c1")))
-    agent = agent_with(memory, script)
-    agent.tool_plain(name="look")(lambda: "seen")
-    await agent.run("think", conversation_id="t1")
-    await agent.run("more", conversation_id="t1")
-    assert all(map(edge_of, script.requests))
-    assert script.requests[1][1].parts[0] == script.requests[2][1].parts[0] == thought
-    assert [part.part_kind for part in script.requests[1][-1].parts] == ["tool-return"]
 
 
 async def test_structured_output_is_a_pair(memory: Memory) -> None:
@@ -359,7 +381,7 @@ async def test_files_go_both_ways(memory: Memory) -> None:
 
 
 async def test_deferred_calls_are_answered_by_a_later_run(memory: Memory) -> None:
-    """A call that waits for a person gets its result in another run, in the same pair."""
+    """A call that waits for a person gets its result in a later agent run, and they form a pair."""
     script = Script(calling(ToolCallPart("pay", {"sum": 3}, "c1")))
     agent = agent_with(memory, script, output_type=[str, DeferredToolRequests])
 
@@ -379,7 +401,7 @@ async def test_deferred_calls_are_answered_by_a_later_run(memory: Memory) -> Non
 
 
 async def test_an_answer_that_its_provider_paused(memory: Memory) -> None:
-    """The provider gets back exactly what it sent, and the whole answer is kept once."""
+    """The provider gets its paused answer back unchanged, and the whole answer is stored once."""
     script = Script(saying(TextPart("and done")))
     paused = [
         ModelRequest([UserPromptPart("start")], run_id="r0"),
@@ -394,7 +416,7 @@ async def test_an_answer_that_its_provider_paused(memory: Memory) -> None:
 
 
 async def test_words_that_come_while_a_tool_runs(memory: Memory) -> None:
-    """What is enqueued during a run is part of the conversation."""
+    """A message that a tool enqueues is part of the conversation."""
     script = Script(calling(ToolCallPart("look", {}, "c1")))
     agent = agent_with(memory, script)
 
@@ -408,19 +430,6 @@ async def test_words_that_come_while_a_tool_runs(memory: Memory) -> None:
         *("user: go", "call c1: look", "result c1"),
         *("user: wait, also check the tests", "assistant: done"),
     ]
-
-
-async def test_other_conversations_are_at_the_edge(tmp_path: Path) -> None:
-    """In resource scope a run knows of the others, and its own thread stays its own."""
-    async with Memory(str(tmp_path / "m.db"), config=Config(scope="resource")) as memory:
-        script = Script()
-        agent = agent_with(memory, script)
-        await agent.run("the zebra is ill", conversation_id="t1")
-        await agent.run("what else?", conversation_id="t2")
-        edge = edge_of(script.requests[1])
-        assert edge is not None
-        assert "zebra" in edge
-        assert "zebra" not in script.prompts.sent[1][1]
 
 
 # ---------------------------------------------------------------- tools
@@ -439,7 +448,7 @@ async def test_an_agent_may_do_without_the_tools(memory: Memory) -> None:
 
 
 async def test_settings_differ_for_these_runs(memory: Memory) -> None:
-    """A run may have its own settings; one that may only read leaves nothing behind."""
+    """An agent run may have its own settings. With `read_only` it stores nothing."""
     script = Script()
     await agent_with(memory, script).run("one", conversation_id="t1")
     reader = Agent(script.model, capabilities=[MemoryCapability(memory, "alice", settings={"read_only": True})])
@@ -450,14 +459,14 @@ async def test_settings_differ_for_these_runs(memory: Memory) -> None:
 
 
 async def test_wrong_settings_are_told(memory: Memory) -> None:
-    """A setting that nobody knows is refused when the run begins."""
+    """An unknown setting is rejected when the agent run begins."""
     agent = Agent(Script().model, capabilities=[MemoryCapability(memory, "alice", mode="dreaming")])
     with pytest.raises(Exception, match="dreaming"):
         await agent.run("hello", conversation_id="t1")
 
 
 async def test_a_message_that_cannot_be_stored_is_told(tmp_path: Path) -> None:
-    """What is too large for the store is the caller's to mend."""
+    """The caller gets an error for a message that is too large."""
     async with Memory(str(tmp_path / "m.db"), config=Config(max_message_bytes=2_000)) as memory:
         with pytest.raises(InputError, match="2,000"):
             await agent_with(memory, Script()).run("x" * 3_000, conversation_id="t1")
@@ -467,13 +476,13 @@ async def test_a_message_that_cannot_be_stored_is_told(tmp_path: Path) -> None:
 
 
 def test_memory_cannot_be_loaded_later(tmp_path: Path) -> None:
-    """What was said before a model loads it would be missing."""
+    """`defer_loading` is rejected, because memory that is loaded later misses earlier messages."""
     with pytest.raises(InputError, match="loaded later"):
         MemoryCapability(Memory(str(tmp_path / "m.db")), "alice", defer_loading=True)
 
 
 def test_runs_without_a_loop(tmp_path: Path) -> None:
-    """Programs without `await` have memory too."""
+    """`run_sync` works with memory."""
     memory = Memory(str(tmp_path / "m.db"))
     script = Script()
     agent = agent_with(memory, script)
@@ -501,7 +510,7 @@ def test_runs_without_a_loop(tmp_path: Path) -> None:
     ],
 )
 async def test_what_cannot_be_is_refused_at_once(memory: Memory, options: Any, named: str) -> None:
-    """A capability that could not work says so when it is made, not in the middle of a run."""
+    """Wrong arguments are rejected when the capability is created, not during an agent run."""
     given: dict[str, Any] = {"memory": memory, "resource": "alice", **options}
     with pytest.raises(InputError, match=named) as told:
         MemoryCapability(**given)

@@ -1,7 +1,7 @@
 """What goes over the wire to real providers' endpoints, by the library's own models over a scripted transport."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ import pytest
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 from pydantic_ai import Agent
-from pydantic_ai.models import Model
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
@@ -122,31 +121,19 @@ RESPONSE = response(
 )
 
 
-def chat_model(upstream: Upstream) -> Model:
-    """Return the library's model for Chat Completions."""
-    return OpenAIChatModel(
-        "gpt-5-mini", provider=OpenAIProvider(openai_client=AsyncOpenAI(api_key="none", http_client=upstream.http))
-    )
-
-
-def responses_model(upstream: Upstream) -> Model:
-    """Return the library's model for Responses."""
-    return OpenAIResponsesModel(
-        "gpt-5-mini", provider=OpenAIProvider(openai_client=AsyncOpenAI(api_key="none", http_client=upstream.http))
-    )
-
-
 @pytest.mark.parametrize(
-    ("make", "answer", "key"),
-    [(chat_model, CHAT, "messages"), (responses_model, RESPONSE, "input")],
+    ("kind", "answer", "key"),
+    [(OpenAIChatModel, CHAT, "messages"), (OpenAIResponsesModel, RESPONSE, "input")],
     ids=["chat", "responses"],
 )
 async def test_openai_gets_items_that_extend_each_other(
-    memory: Memory, make: Callable[[Upstream], Model], answer: dict[str, Any], key: str
+    memory: Memory, kind: Any, answer: dict[str, Any], key: str
 ) -> None:
     """Everything up to the edge of one request opens the next. One system message, then user and assistant by turns."""
     upstream = Upstream(answer)
-    agent = Agent(make(upstream), instructions="Be kind.", capabilities=[MemoryCapability(memory, "alice")])
+    client = AsyncOpenAI(api_key="none", http_client=upstream.http)
+    model = kind("gpt-5-mini", provider=OpenAIProvider(openai_client=client))
+    agent = Agent(model, instructions="Be kind.", capabilities=[MemoryCapability(memory, "alice")])
     for number in range(4):
         await agent.run(f"turn {number}", conversation_id="t1")
     for earlier, later in zip(upstream.bodies, upstream.bodies[1:], strict=False):

@@ -41,7 +41,7 @@ every_world = pytest.mark.parametrize("kind", WORLDS, ids=lambda kind: kind.__na
 async def test_what_is_refused_does_not_kill_its_thread(
     kind: type[World], status: int, streamed: bool, tmp_path: Path
 ) -> None:
-    """It is withdrawn, as if it had not been said; what was said before and what comes after is there."""
+    """A rejected message is withdrawn. The messages before and after it stay."""
     async with Memory(tmp_path / "memolog.db") as memory:
         world = kind(memory, answering(lambda said: world.error(status) if "poison" in said else None))
         await world.ask("one")
@@ -57,7 +57,7 @@ async def test_what_is_refused_does_not_kill_its_thread(
 async def test_what_fails_for_a_while_is_kept_and_stands_once(
     kind: type[World], streamed: bool, tmp_path: Path
 ) -> None:
-    """A status of 5xx or 429, a timeout and a lost connection say nothing about the words; asked again, they stand once."""
+    """After a status 5xx or 429, a timeout or a lost connection the question stays. If it is sent again, it is stored once."""
     request: Any = httpx.Request("POST", "http://provider.test/v1")
     failures: list[Exception] = []
     async with Memory(tmp_path / "memolog.db") as memory:
@@ -87,7 +87,7 @@ async def test_what_fails_for_a_while_is_kept_and_stands_once(
 
 @every_world
 async def test_what_failed_first_and_is_refused_then_goes(kind: type[World], tmp_path: Path) -> None:
-    """The words that were kept after a failure are those that are refused when they are sent again."""
+    """A question that stayed after a failure is withdrawn if it is sent again and rejected."""
     statuses: list[int] = []
     async with Memory(tmp_path / "memolog.db") as memory:
         world = kind(memory, answering(lambda said: world.error(statuses[-1]) if "poison" in said else None))
@@ -103,7 +103,7 @@ async def test_what_failed_first_and_is_refused_then_goes(kind: type[World], tmp
 
 @every_world
 async def test_only_what_was_refused_of_a_turn_goes(kind: type[World], tmp_path: Path) -> None:
-    """What the model has answered stays, a call too; its result, which the provider does not take, is withdrawn."""
+    """A tool call of the model stays. The result that the provider rejects is withdrawn."""
     async with Memory(tmp_path / "memolog.db") as memory:
         world = kind(memory, answering(lambda said: world.error(413) if "sunny in poison" in said else None))
         with pytest.raises(Exception, match="status"):
@@ -117,7 +117,7 @@ async def test_only_what_was_refused_of_a_turn_goes(kind: type[World], tmp_path:
     "kind", [kind for kind in WORLDS if kind is not AgentFramework], ids=lambda kind: kind.__name__
 )
 async def test_a_tool_that_is_refused_elsewhere_takes_nothing_back(kind: type[World], tmp_path: Path) -> None:
-    """A status in the error of a tool is not the provider's."""
+    """An HTTP status in the error of a tool is not a rejection by the provider."""
     async with Memory(tmp_path / "memolog.db") as memory:
         world = kind(memory, answering(lambda _: None))
         world.tool_error = http_error(400)
@@ -190,5 +190,5 @@ class Coded(Exception):
     ids=repr,
 )
 def test_which_errors_are_refusals(error: BaseException, expected: bool) -> None:
-    """The status decides, in the error or in what it was raised from; of several models all must have refused."""
+    """The HTTP status decides, in the error or in its cause. In a group of errors, all must be rejections."""
     assert is_refusal(error) is expected

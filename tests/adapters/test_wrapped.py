@@ -1,4 +1,4 @@
-"""Wrapped clients of OpenAI and Anthropic: the libraries' own clients and types, a provider with a script."""
+"""Wrapped clients of OpenAI and Anthropic, with the real clients and types of the libraries and a scripted provider."""
 
 import asyncio
 import json
@@ -27,22 +27,22 @@ MESSAGES = APIS["messages"]
 
 
 def asking(provider: Provider, memory: Memory) -> Any:
-    """Return the method of a wrapped client that asks, in the thread of these tests."""
+    """Return the method of a wrapped client that sends a request in the thread of these tests."""
     return provider.driver.call(wrap(provider.driver, provider.async_client(), memory, thread="t1", resource="alice"))
 
 
 async def lines(memory: Memory, thread: str = "t1", resource: str = "alice") -> list[str]:
-    """Return what is stored of a thread, without what a model thought."""
+    """Return the stored messages of a thread without reasoning, one line for each part."""
     return [line for line in brief(await stored(memory, resource, thread)) if line != "reasoning"]
 
 
 def last_said(driver: Driver, body: Json) -> str:
-    """Return the last line of a request before its edge: what the model answers to."""
+    """Return the last line of a request before its edge, which the model answers."""
     return driver.prompt(body).splitlines()[-1]
 
 
 class Model:
-    """The script: answers what it was told, calls two tools where asked to, fails or waits where asked to."""
+    """A model that answers, calls two tools, fails or waits, depending on the last message."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -69,14 +69,14 @@ class Model:
 
 
 class Talk:
-    """A conversation through a client that waits; it knows what must have been stored."""
+    """A conversation through an asynchronous client, with the lines that must be stored."""
 
     def __init__(self, driver: Driver, provider: Provider, prompts: Prompts) -> None:
         self.driver, self.provider, self.prompts = driver, provider, prompts
         self.expected: list[str] = []
 
     async def say(self, client: Any, number: int, *, is_streamed: bool, then: str = "") -> None:
-        """Hold one turn; `then` may be a tool loop, a failing run or a cancelled one."""
+        """Run one turn. `then` selects a tool loop, a failing request or a cancelled one."""
         said = f"Message number {number}. {WORDS} number {number}. {then}".strip()
         call = self.driver.call(client)
         self.expected.append(f"user: {said}")
@@ -161,7 +161,7 @@ async def test_both_engines(driver: Driver, address: str) -> None:
 
 @each
 def test_a_sync_client(driver: Driver, tmp_path: Path) -> None:
-    """A client that does not wait: seventy turns over thresholds, streamed and not, with a tool loop and a failing run."""
+    """A synchronous client: seventy turns over thresholds, streamed or not, with a tool loop and a failing request."""
     model = Model(driver)
     provider = Provider(driver, model)
     said: list[str] = []
@@ -198,7 +198,7 @@ def test_a_sync_client(driver: Driver, tmp_path: Path) -> None:
 
 @each
 async def test_whole_lists(driver: Driver) -> None:
-    """A caller that hands in the whole conversation each time: everything is stored once, also what failed first."""
+    """If a caller sends the whole conversation each time, every message is stored once, even after a failed request."""
     failing = iter([False, True, False, False])
 
     def script(body: Json) -> Reply:
@@ -227,7 +227,7 @@ async def test_whole_lists(driver: Driver) -> None:
 
 @each
 async def test_a_cut_stream(driver: Driver) -> None:
-    """A stream that breaks off, and one that the caller leaves: the words that came are kept, and the next turn goes on."""
+    """If a stream breaks off or the caller stops reading it, the received words are stored, and the next turn works."""
     reply = Reply(text="One two three", calls=(("c1", "look"),))
     events = [json.dumps(event) for event in driver.events(driver.answer(reply, 1, 1))]
     first_words = next(number for number, event in enumerate(events, start=1) if '"One"' in event)
@@ -252,7 +252,7 @@ async def test_a_cut_stream(driver: Driver) -> None:
 
 @each
 async def test_a_failing_run(driver: Driver) -> None:
-    """An error comes through as the library's own, the question stays, and asking again saves it once."""
+    """The caller gets the error of the library, the question stays, and a repeated question is stored once."""
     answers = iter([Reply(status=429), Reply(status=500), Reply(text="At last.")])
     provider = Provider(driver, lambda _: next(answers))
     async with Memory(":memory:") as memory:
@@ -270,7 +270,7 @@ async def test_a_failing_run(driver: Driver) -> None:
 
 @each
 async def test_bindings(driver: Driver) -> None:
-    """A call may name another thread; a turn of one's own spans calls; what does not fit is refused with advice."""
+    """A call may select another thread, and a turn of the caller may contain several calls. Wrong clients are rejected."""
     provider = Provider(driver, lambda _: Reply(text="Yes."))
     async with Memory(":memory:") as memory:
         free = wrap(driver, provider.async_client(), memory)
@@ -292,7 +292,7 @@ async def test_bindings(driver: Driver) -> None:
         assert await stored(memory, "alice", "t2") == []
         async with memory.thread("t1", resource="alice").turn() as turn:
             assert len((await turn.prepare(UserMessage("more"))).tail) == 5
-        with pytest.raises(InputError, match="cannot be used with"):
+        with pytest.raises(InputError, match="must be a SyncMemory, got Memory"):
             wrap(driver, provider.client(), memory)
         with pytest.raises(InputError, match="cannot be wrapped"):
             wrap(driver, object(), memory)
@@ -301,7 +301,7 @@ async def test_bindings(driver: Driver) -> None:
 
 @each
 async def test_contradictions(driver: Driver) -> None:
-    """A turn says whose it is: what says otherwise is refused, in `wrap` and in a call, and nobody is asked."""
+    """Arguments that contradict the turn are rejected in `wrap` and in a call, before a request is sent."""
     provider = Provider(driver, lambda _: Reply(text="Yes."))
     raw = provider.async_client()
     async with Memory(":memory:") as memory, memory.thread("t1", resource="alice").turn() as turn:
@@ -331,7 +331,7 @@ def _refusing(driver: Driver, status: int) -> Provider:
 @each
 @pytest.mark.parametrize("status", [400, 413, 415, 422])
 async def test_a_refused_message(driver: Driver, status: int) -> None:
-    """What the provider refuses for good is not kept, streamed or not; in a turn of the caller's, that is left to the caller."""
+    """A rejected message is withdrawn, streamed or not. In a turn of the caller, the caller decides."""
     provider = _refusing(driver, status)
     async with Memory(":memory:") as memory:
         call = asking(provider, memory)
@@ -353,7 +353,7 @@ async def test_a_refused_message(driver: Driver, status: int) -> None:
 
 @each
 def test_a_refused_message_without_waiting(driver: Driver, tmp_path: Path) -> None:
-    """The same for a client that does not wait."""
+    """A synchronous client withdraws a rejected message too."""
     provider = _refusing(driver, 400)
     with SyncMemory(str(tmp_path / "memolog.db")) as memory:
         call = driver.call(wrap(driver, provider.client(), memory, thread="t1", resource="alice"))
@@ -366,7 +366,7 @@ def test_a_refused_message_without_waiting(driver: Driver, tmp_path: Path) -> No
 
 @each
 async def test_a_refused_retry(driver: Driver) -> None:
-    """A question that failed is kept; if it is asked again and refused for good, it goes, and what was answered stays."""
+    """A question stays after a failure. If it is sent again and rejected, only this question is withdrawn."""
     answers = iter([Reply(text="Yes."), Reply(status=500), Reply(status=400), Reply(text="No.")])
     provider = Provider(driver, lambda _: next(answers))
     async with Memory(":memory:") as memory:
@@ -382,7 +382,7 @@ async def test_a_refused_retry(driver: Driver) -> None:
 
 @each
 async def test_a_stream_that_fails(driver: Driver) -> None:
-    """A refusal within a stream is one; any other failure keeps the question, and the words that came are kept with it."""
+    """A rejection in a stream withdraws the question. After any other failure the question and the received words stay."""
     replies = {
         "poison": Reply(breaks="invalid_request_error"),
         "busy": Reply(breaks="overloaded_error"),
@@ -402,7 +402,7 @@ async def test_a_stream_that_fails(driver: Driver) -> None:
 
 @each
 async def test_counting(driver: Driver) -> None:
-    """Instructions and tools are no part of what memory measures: the factor is that of the words alone."""
+    """Instructions and tools do not change the learned factor between estimated and reported tokens."""
     provider = Provider(driver, lambda _: Reply(text="Yes."))
     words = {"type": "string", "description": "what to look for, and where, in plain words " * 20}
     tools = [{"name": f"look_{n}", "parameters": {"properties": {"words": words}}} for n in range(30)]
@@ -460,7 +460,7 @@ async def test_tools(driver: Driver) -> None:
 
 @each
 async def test_without_a_database(driver: Driver, tmp_path: Path) -> None:
-    """While the database is not there the agent goes on, and what was said is saved once it is; `strict` says so at once."""
+    """Without a database the calls go on, and their messages are saved when it is back. With `strict` a call raises."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         nowhere = f"postgresql://nobody@127.0.0.1:{free.getsockname()[1]}/none"
@@ -489,7 +489,7 @@ async def test_without_a_database(driver: Driver, tmp_path: Path) -> None:
 
 @each
 async def test_many_at_once(driver: Driver) -> None:
-    """Thirty conversations over one client, all at once, streamed and not: none has a word of another."""
+    """Thirty concurrent conversations over one client, streamed or not, do not mix."""
 
     async def script(body: Json) -> Reply:
         for _ in range(3):
@@ -530,7 +530,7 @@ class Colour(BaseModel):
 
 
 async def test_other_ways_of_calling() -> None:
-    """Parsed answers, raw answers, and the library's own streams are remembered too."""
+    """Parsed answers, raw answers and the stream helpers of the library are stored too."""
     chat, responses = (
         Provider(driver, lambda _: Reply(text='{"name": "red"}')) for driver in (APIS["chat"], APIS["responses"])
     )
@@ -556,7 +556,7 @@ async def test_other_ways_of_calling() -> None:
 
 
 async def test_where_the_provider_keeps_the_conversation() -> None:
-    """What the caller says goes as it is, only the log goes before it; both sides are saved all the same."""
+    """The input of the caller is sent unchanged after the log, and question and answer are stored."""
     driver = APIS["responses"]
     provider = Provider(driver, lambda _: Reply(text="Yes."))
     async with Memory(":memory:") as memory:
@@ -570,7 +570,7 @@ async def test_where_the_provider_keeps_the_conversation() -> None:
 
 
 async def test_an_answer_that_cannot_be_kept(caplog: pytest.LogCaptureFixture) -> None:
-    """Nested deeper than the store takes it, it still reaches the caller; with `strict` the caller is told."""
+    """An answer that is nested too deeply to be stored reaches the caller. With `strict` the call raises."""
     odd: list[Any] = []
     for _ in range(250):
         odd = [odd]
@@ -598,7 +598,7 @@ async def test_an_answer_that_cannot_be_kept(caplog: pytest.LogCaptureFixture) -
 
 
 async def test_an_answer_that_the_caller_gives() -> None:
-    """A model of this API does not go on from it: it is a message of its own."""
+    """This API does not continue an assistant message, so it is stored as a separate message."""
     driver = APIS["chat"]
     provider = Provider(driver, lambda _: Reply(text="Two."))
     async with Memory(":memory:") as memory:
@@ -609,7 +609,7 @@ async def test_an_answer_that_the_caller_gives() -> None:
 
 
 async def test_what_cannot_be_taken_back(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """A database that fails just then: the caller sees what the provider said; with `strict`, what the database said."""
+    """If the database fails at the withdrawal, the caller gets the error of the provider, or with `strict` of the database."""
 
     async def fail(_: Turn, **_options: object) -> None:
         raise StoreError("Locked.")
@@ -626,7 +626,7 @@ async def test_what_cannot_be_taken_back(monkeypatch: pytest.MonkeyPatch, caplog
 
 
 def test_what_can_be_sent() -> None:
-    """Only what UTF-8 cannot hold is changed; what is no JSON is left for the client to tell."""
+    """Only text that UTF-8 cannot encode is changed. The client reports values that are not JSON."""
     plain: Json = {"a": ["b", {"c": None}], "d": b"bytes"}
     assert encodable(plain) is plain
     odd: Json = {"a": {("no", "key"): 1}}
@@ -635,7 +635,7 @@ def test_what_can_be_sent() -> None:
 
 
 async def test_a_call_that_cannot_be_read() -> None:
-    """What is no list of messages is refused with advice, and nobody is asked."""
+    """Messages that are not a list are rejected before a request is sent."""
     provider = Provider(APIS["chat"], lambda _: Reply(text="Yes."))
     async with Memory(":memory:") as memory:
         client = wrap(APIS["chat"], provider.async_client(), memory, thread="t1", resource="alice")
@@ -645,7 +645,7 @@ async def test_a_call_that_cannot_be_read() -> None:
 
 
 async def test_other_calls_are_left_alone() -> None:
-    """What is no conversation passes through untouched."""
+    """A request to another endpoint is sent unchanged."""
     provider = Provider(APIS["chat"], lambda _: Reply(status=500))
     async with Memory(":memory:") as memory:
         client = wrap(APIS["chat"], provider.async_client(), memory)
@@ -670,7 +670,7 @@ async def test_the_library_s_own_stream() -> None:
 
 
 async def test_an_answer_that_the_caller_began() -> None:
-    """What the caller puts into the model's mouth is sent last, and saved as the beginning of the answer."""
+    """The beginning of an answer is sent last, and saved as the beginning of the whole answer."""
     provider = Provider(MESSAGES, lambda _: Reply(text=" two, three.", thinks=False))
     async with Memory(":memory:") as memory:
         call = asking(provider, memory)
@@ -685,7 +685,7 @@ async def test_an_answer_that_the_caller_began() -> None:
 
 
 async def test_the_cache_is_marked() -> None:
-    """After the log and at the last message; the caller's marks count, and the mark is the caller's to choose."""
+    """Cache marks are set after the log and at the last message. Marks of the caller count, and the mark can be chosen."""
     provider = Provider(MESSAGES, lambda _: Reply(text="Yes."))
     async with Memory(":memory:") as memory:
         client = provider.async_client()
@@ -714,7 +714,7 @@ async def test_the_cache_is_marked() -> None:
 
 
 async def test_thinking_between_tool_calls_is_untouched() -> None:
-    """Signed blocks go back as they came, in their place."""
+    """Signed blocks are sent back unchanged and in order."""
     replies = iter([Reply(calls=(("c1", "look"),)), Reply(text="Done.")])
     provider = Provider(MESSAGES, lambda _: next(replies))
     async with Memory(":memory:") as memory:

@@ -1,12 +1,12 @@
-"""Agents of every framework with memory, driven in one way: a script answers what the model was sent.
+"""Agents of every framework with memory, behind one interface. A script answers the requests to the model.
 
-The agents, messages, tools and errors are the libraries' own.
+The agents, messages, tools and errors are those of the libraries.
 """
 
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -29,14 +29,14 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic_ai import Agent
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, UserPromptPart
-from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
-from pydantic_ai.usage import RequestUsage
+from pydantic_ai.models.function import AgentInfo
 
 from adapters.agent_framework.scripted import Received
 from adapters.agent_framework.scripted import Scripted as FrameworkScripted
 from adapters.kit import Prompts, brief, forecast, line_of, split_edge, split_messages, stored
 from adapters.langchain.scripted import Scripted as LangChainScripted
 from adapters.langchain.scripted import edge_of, plain
+from adapters.pydantic_ai_world import Script as PydanticScript
 from adapters.pydantic_ai_world import rendered, words
 from memolog import Memory
 from memolog.adapters.agent_framework import MemoryProvider
@@ -54,15 +54,15 @@ class Heard:
     system: str
     roles: list[str]
     asked: str
-    """What the user said last."""
+    """The last question of the user."""
     text: str
-    """All of it, as exact text."""
+    """The whole request as exact text."""
     edge: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a tool in place of an answer."""
+    """A tool call of the model."""
 
     name: str
     id: str
@@ -74,7 +74,7 @@ Script = Callable[[Heard], Step]
 
 
 def http_error(status: int) -> openai.APIStatusError:
-    """Return what a client of a provider raises for a status."""
+    """Return the error that the client of a provider raises for an HTTP status."""
     response: Any = httpx.Response(status, request=httpx.Request("POST", "http://provider.test/v1"), json={"error": {}})
     return openai.APIStatusError(f"status {status}", response=response, body=None)
 
@@ -101,12 +101,12 @@ class World(ABC):
         self.heard: list[Heard] = []
         self.tool_error: Exception | None = None
         self.stuck: asyncio.Event | None = None
-        """Set when the model is asked, which then never answers."""
+        """Set when the model is called. The model then never answers."""
 
     @classmethod
     @abstractmethod
     def adapter(cls, memory: Any) -> object:
-        """Return what the adapter makes of a memory."""
+        """Create the adapter with this memory."""
 
     @abstractmethod
     async def ask(self, text: str, *, streamed: bool = False) -> None:
@@ -114,10 +114,10 @@ class World(ABC):
 
     @abstractmethod
     async def leave(self, text: str) -> None:
-        """Run the agent as a stream, and leave it after its first piece."""
+        """Run the agent as a stream, and stop reading after the first piece."""
 
     def error(self, status: int) -> Exception:
-        """Return what this library raises for a status of HTTP."""
+        """Return the error that this library raises for an HTTP status."""
         return http_error(status)
 
     def weather(self, city: str) -> str:
@@ -127,7 +127,7 @@ class World(ABC):
         return forecast(city)
 
     def step(self, heard: Heard) -> str | Sequence[Call]:
-        """Keep a request and return what the script makes of it; raises what it returns as an error."""
+        """Store a request and return the answer of the script. If the script returns an error, raise it."""
         # Servers with strict templates refuse two user messages in a row.
         assert ("user", "user") not in pairwise(heard.roles)
         # An unanswered question and the next one are one message.
@@ -141,13 +141,13 @@ class World(ABC):
         return step
 
     async def wait(self) -> None:
-        """Wait for ever, if that is what the test wants."""
+        """Wait for ever if the test has set `stuck`."""
         if self.stuck is not None:
             self.stuck.set()
             await asyncio.Event().wait()
 
     async def lines(self) -> list[str]:
-        """Return what is stored."""
+        """Return the stored messages, one line for each part."""
         return [line.strip() for line in brief(await stored(self.memory, self.resource, self.thread))]
 
 
@@ -158,8 +158,9 @@ class PydanticAI(World):
 
     def __init__(self, memory: Memory, script: Script, **options: Any) -> None:
         super().__init__(memory, script, **options)
+        self._model = PydanticScript(self._answer)
         self._agent: Agent[Any, Any] = Agent(
-            FunctionModel(self._whole, stream_function=self._stream, model_name="scripted"),
+            self._model.model,
             instructions=INSTRUCTIONS,
             capabilities=[MemoryCapability(memory, self.resource, tools=self.has_tools)],
         )
@@ -169,31 +170,17 @@ class PydanticAI(World):
     def adapter(cls, memory: Any) -> object:
         return MemoryCapability(memory, "alice")
 
-    def _heard(self, messages: list[ModelMessage], info: AgentInfo) -> str | Sequence[Call]:
+    def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        self._model.stuck = self.stuck
         parts: list[Any] = [part for message in messages for part in message.parts]
         kinds = {"user-prompt": "user", "tool-return": "tool"}
         roles = [kinds.get(part.part_kind, "assistant") for part in parts]
         asked, edge = split_edge(next(words(part) for part in reversed(parts) if isinstance(part, UserPromptPart)))
         text = rendered(messages, info)
-        return self.step(Heard(system=info.instructions or "", roles=roles, asked=asked, text=text, edge=edge))
-
-    async def _whole(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        step = self._heard(messages, info)
-        await self.wait()
-        parts = [TextPart(step)] if isinstance(step, str) else [ToolCallPart(c.name, c.arguments, c.id) for c in step]
-        # As a provider would count; what the library estimates for a model of tests is far too little.
-        usage = RequestUsage(input_tokens=len(rendered(messages, info).encode()) // 5, output_tokens=10)
-        return ModelResponse(parts, usage=usage)
-
-    async def _stream(self, messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
-        step = self._heard(messages, info)
-        if not isinstance(step, str):
-            calls = [DeltaToolCall(call.name, json.dumps(call.arguments), tool_call_id=call.id) for call in step]
-            yield dict(enumerate(calls))
-            return
-        for number, word in enumerate(step.split(" ")):
-            yield word if number == 0 else f" {word}"
-            await self.wait()
+        step = self.step(Heard(system=info.instructions or "", roles=roles, asked=asked, text=text, edge=edge))
+        if isinstance(step, str):
+            return ModelResponse([TextPart(step)])
+        return ModelResponse([ToolCallPart(c.name, c.arguments, c.id) for c in step])
 
     def error(self, status: int) -> Exception:
         return ModelHTTPError(status, "scripted", {"error": "status"})
@@ -278,15 +265,11 @@ class LangChain(World):
     def __init__(self, memory: Memory, script: Script, **options: Any) -> None:
         super().__init__(memory, script, **options)
         self._model = LangChainScripted(script=self._answer)
-        self.agent = self.made()
-
-    def made(self, **options: Any) -> Any:
-        """Return the agent, with options of the middleware."""
-        return create_agent(
+        self.agent: Any = create_agent(
             self._model,
             [langchain_tool("weather", description="Tell the weather.")(self.weather)],
             system_prompt=INSTRUCTIONS,
-            middleware=[MemoryMiddleware(self.memory, resource=self.resource, tools=self.has_tools, **options)],
+            middleware=[MemoryMiddleware(self.memory, resource=self.resource, tools=self.has_tools)],
             checkpointer=InMemorySaver() if self.has_saver else None,
         )
 
@@ -346,15 +329,11 @@ class AgentFramework(World):
         super().__init__(memory, script, **options)
         self._client = FrameworkScripted(self._answer)
         self._session = AgentSession(session_id=self.thread)
-        self.agent = self.made()
-
-    def made(self, **options: Any) -> FrameworkAgent[Any]:
-        """Return the agent, with options of the provider."""
-        return FrameworkAgent(
+        self.agent: FrameworkAgent[Any] = FrameworkAgent(
             self._client,
             INSTRUCTIONS,
             tools=[framework_tool(self.weather, name="weather", approval_mode="never_require")],
-            context_providers=[MemoryProvider(self.memory, resource=self.resource, tools=self.has_tools, **options)],
+            context_providers=[MemoryProvider(self.memory, resource=self.resource, tools=self.has_tools)],
         )
 
     @classmethod

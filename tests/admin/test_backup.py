@@ -14,12 +14,12 @@ import pytest
 from markdown_it import MarkdownIt
 
 from admin.lived_in import memory_at, names_in
-from conftest import FakeClock
 from memolog import restore_backup
 from memolog.admin.export import log_as_markdown
 from memolog.core.message import UserMessage
 from memolog.core.observation import Observation, Source, Span
 from memolog.errors import InputError, MemologError, StoreCorrupt
+from memolog.testing import FakeClock
 
 
 async def said(path: Path, clock: FakeClock) -> list[str]:

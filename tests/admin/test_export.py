@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from admin.lived_in import live, memory_at, opened, word
-from conftest import FakeClock
 from contract.raw_sql import run_sql
 from kit.engines import engines
 from memolog.admin.transfer_store import TABLES
 from memolog.core.message import FilePart, NewMessage, ReasoningPart, UnknownPart, UserMessage
 from memolog.errors import ImportConflict, InputError, NotFound
 from memolog.memory import Memory
+from memolog.testing import FakeClock
 
 engine_name = engines("sqlite", "postgres")
 # Leases, processes and open turns have no meaning in another database, which also has its own record of migrations.
@@ -93,8 +93,8 @@ async def live_oddly(memory: Memory, resource: str) -> None:
     ]
     kit = await memory.open()
     await kit.store.messages.save(resource, "t1", odd)
-    await kit.store.task_messages.attach(resource, "T-1", ["odd-1", "odd-2"], "reference", who="tester")
-    await kit.store.task_messages.attach(resource, "T-1", ["odd-1"], "output", who="tester")
+    await tasks.attach("T-1", ["odd-1", "odd-2"])
+    await tasks.attach("T-1", ["odd-1"], "output")
     sql = "UPDATE messages SET state = 'forgotten', parts = '[]' WHERE id = 'gone-1' RETURNING seq"
     await run_sql(kit.store, sql)
     hashed = (

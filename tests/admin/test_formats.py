@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from admin.lived_in import memory_at
-from conftest import FakeClock
 from memolog.core.message import (
     FilePart,
     Message,
@@ -20,6 +19,7 @@ from memolog.core.message import (
 )
 from memolog.core.reports import ImportReport
 from memolog.errors import InputError
+from memolog.testing import FakeClock
 from memolog.transfer.conversation import moment
 from memolog.transfer.detect import detect, read_source
 

@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 
 from admin.lived_in import memory_at
-from conftest import FakeClock
 from kit.engines import engines
 from memolog import Config
 from memolog.core.message import FilePart, ReasoningPart, ToolCallPart, ToolResultPart, UserMessage
 from memolog.errors import InputError
 from memolog.memory import Memory
+from memolog.testing import FakeClock
 from memolog.transfer.mastra import read_jsonb
 
 engine_name = engines("sqlite", "postgres")

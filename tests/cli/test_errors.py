@@ -120,18 +120,13 @@ def odd_files(folder: Path) -> Path:
 
 @pytest.mark.parametrize(("code", "line", "words"), MISTAKES)
 def test_mistakes_are_told(code: int, line: str, words: str, odd_files: Path) -> None:
-    """The error is on stderr. Standard output is empty, and no partial file is left."""
+    """The error is on stderr, and no partial file is left. With --json, it is one document; a usage error is on stderr too."""
     done = run(*line.split())
     assert done.code == code, done.err + done.out
     assert words in " ".join(done.err.split())
     assert "Traceback" not in done.err
     assert done.out == ""
     assert list(odd_files.rglob("*.partial")) == []
-
-
-@pytest.mark.parametrize(("code", "line", "words"), MISTAKES)
-def test_mistakes_are_told_to_programs(code: int, line: str, words: str, odd_files: Path) -> None:
-    """With --json, the error is one document with the same exit code. A usage error is on stderr, too."""
     done = run(*line.split(), "--json")
     assert done.code == code
     error = done.document["error"]

@@ -11,18 +11,6 @@ from cli.world import examples, help_of, names, run
 
 COMMANDS = [pytest.param(words, id=" ".join(words)) for words in names()]
 EXAMPLES = [pytest.param(words, arguments, id=" ".join(arguments)) for words, arguments in examples()]
-ASKED = {
-    *("demo", "init", "status", "threads", "log", "context", "search", "recall", "observe", "buffer", "activate"),
-    *("reflect", "compact", "compactions", "uncompact", "history", "diff", "as-of", "revert", "watch", "cost"),
-    *("import", "export", "forget", "backup", "restore", "doctor", "config", "bench", "install", "uninstall"),
-    *(f"tasks {verb}" for verb in ("list", "ready", "show", "create", "claim", "close", "link", "search")),
-    *(f"wm {verb}" for verb in ("show", "set", "edit", "versions", "diff", "restore")),
-}
-
-
-def test_every_verb_that_was_asked_for_is_there() -> None:
-    """No command is removed."""
-    assert ASKED - {" ".join(words) for words in names()} == set()
 
 
 @pytest.mark.parametrize(("words", "arguments"), EXAMPLES)

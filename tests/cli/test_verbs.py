@@ -16,13 +16,13 @@ import pytest
 
 from cli import world
 from cli.world import RESOURCE, run
-from conftest import FakeClock
 from memolog.apps.cli.command import moment_in
 from memolog.apps.cli.output import clean, local, safe_json, when
 from memolog.core.config import Config
 from memolog.core.message import UserMessage
 from memolog.errors import InputError
 from memolog.memory import Memory
+from memolog.testing import FakeClock
 
 NOW = datetime(2026, 3, 20, 12, 0, tzinfo=UTC)
 

@@ -18,12 +18,12 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from conftest import FakeClock
 from memolog.apps.cli.main import app
 from memolog.core.config import Config, ObservationConfig, ReflectionConfig
 from memolog.core.message import AssistantMessage, ToolCallPart, ToolMessage, UserMessage
 from memolog.core.run import Usage
 from memolog.memory import Memory
+from memolog.testing import FakeClock
 
 RESOURCE = "alice"
 CONFIG = Config(

@@ -11,14 +11,13 @@ import pytest
 from contract.meanwhile import RESOURCE, Race, Scribe, said
 from contract.raw_sql import run_sql
 from kit.engines import OpenStore, engines
-from kit.talk import forget_thread
+from kit.talk import forget_thread, tasks_of
 from memolog.core.config import Config
 from memolog.core.message import AssistantMessage, UserMessage
 from memolog.core.observation import Scope
 from memolog.errors import NotFound
 from memolog.search.search import SearchOptions, search_memory
 from memolog.store import Store
-from memolog.tasks.task import NewTask
 from memolog.testing import FakeClock
 
 engine_name = engines("postgres")
@@ -155,11 +154,11 @@ async def test_an_index_that_is_started_over_is_whole_again(race: Race) -> None:
 
 async def test_a_task_is_found_as_it_is(race: Race) -> None:
     """Two processes index a task, and it is edited between them: the slower one does not write what it was before."""
-    task = await race.other.tasks.create(RESOURCE, NewTask(title="paint the fence"), who="me")
+    task = await tasks_of(race.other, RESOURCE).create("paint the fence")
 
     async def indexing_and_editing() -> None:
         await race.other.indexing.catch_up(RESOURCE, str)
-        await race.other.tasks.edit(RESOURCE, task.id, {"title": "mend the roof"}, who="me")
+        await tasks_of(race.other, RESOURCE).edit(task.id, title="mend the roof")
 
     await race.run_well(race.one.indexing.catch_up(RESOURCE, str), "labels_of", indexing_and_editing())
     await race.other.indexing.catch_up(RESOURCE, str)
@@ -173,12 +172,13 @@ async def test_a_task_is_found_as_it_is(race: Race) -> None:
 
 async def test_what_is_edited_while_a_task_decays_is_kept(race: Race, clock: FakeClock) -> None:
     """A closed task is put away as it is, not as it was a moment before somebody edited it."""
-    task = await race.other.tasks.create(RESOURCE, NewTask(title="roof", description="old"), who="me")
-    await race.other.task_claims.close(RESOURCE, task.id, "completed", "done", session="s", who="me")
+    tasks = tasks_of(race.other, RESOURCE)
+    task = await tasks.create("roof", description="old")
+    await tasks.close(task.id, summary="done")
     clock.advance(days=31)
-    edit = race.other.tasks.edit(RESOURCE, task.id, {"description": "new"}, who="me")
-    await race.run(race.one.task_decay.decay(RESOURCE), "due_to_decay", edit, times=2)
-    whole = await race.other.task_decay.restore(RESOURCE, task.id)
+    edit = tasks.edit(task.id, description="new")
+    await race.run(tasks_of(race.one, RESOURCE).decay(), "due_to_decay", edit, times=2)
+    whole = await tasks.restore(task.id)
     assert whole.description == "new"
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from contract.raw_sql import add_task, lease_of
 from kit.rows import render_briefly
+from kit.talk import tasks_of
 from memolog.admin.transfer_store import BY_KIND, Arrival
 from memolog.compaction.store import RowTexts
 from memolog.core.config import Config
@@ -32,8 +33,7 @@ from memolog.search.bm25 import TASK, key_of_message, key_of_other
 from memolog.search.query import parse
 from memolog.search.recall_store import Place, Stretch
 from memolog.store import Store
-from memolog.tasks.rows import TaskFilter
-from memolog.tasks.task import NewTask
+from memolog.tasks.calls import Tasks
 from memolog.testing import FakeClock
 from memolog.working_memory.document import replaced
 
@@ -70,7 +70,23 @@ def public_methods(store: Store) -> dict[str, Callable[..., Any]]:
         for name, method in inspect.getmembers(getattr(store, part), callable):
             if not name.startswith("_"):
                 found[f"{part}.{name}"] = method
+    for name, method in inspect.getmembers(Tasks, inspect.isfunction):
+        if not name.startswith("_"):
+            found[f"tasks.{name}"] = of_resource(store, name, method)
     return found
+
+
+def of_resource(store: Store, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of `Tasks` as a function that also takes the resource."""
+
+    async def call(resource: str, **given: Any) -> Any:
+        return await getattr(tasks_of(store, resource, session="holder"), name)(**given)
+
+    signature = inspect.signature(method)
+    resource = inspect.Parameter("resource", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    _, *others = signature.parameters.values()
+    vars(call)["__signature__"] = signature.replace(parameters=[resource, *others])
+    return call
 
 
 METHODS: Final = public_methods(
@@ -89,6 +105,7 @@ async def outcome(method: Callable[..., Any], arguments: dict[str, object]) -> s
 
 async def everything(store: Store) -> str:
     """Return all that alice has."""
+    tasks = tasks_of(store, "alice")
     return repr(
         (
             await store.threads.list("alice"),
@@ -103,10 +120,10 @@ async def everything(store: Store) -> str:
             await store.runs.prompts("alice", CLAIM.run),
             await store.journal.events("alice"),
             await store.journal.contexts("alice", "secret"),
-            await store.task_views.list("alice"),
-            [await store.task_views.show("alice", handle) for handle in ("T-1", "T-2", "T-3")],
-            [await store.tasks.history("alice", handle) for handle in ("T-1", "T-2", "T-3")],
-            await store.task_messages.messages("alice", "T-1"),
+            await tasks.list(),
+            [await tasks.show(handle) for handle in ("T-1", "T-2", "T-3")],
+            [await tasks.history(handle) for handle in ("T-1", "T-2", "T-3")],
+            await tasks.messages("T-1"),
             await store.working_memory.versions("alice"),
             await store.working_memory.versions("alice", "secret"),
             await store.compactions.list("alice", "short"),
@@ -129,11 +146,12 @@ async def move_in(store: Store) -> Lease:
     await store.journal.add("alice", [TitleChanged(at=NOW, resource="alice", thread="secret", title="hers")])
     await store.journal.add_context("alice", snapshot.thread.pk, **CONTEXT)
     await add_task(store, "alice", "task")
-    await store.tasks.create("alice", NewTask(title="First"), who="alice", created_from=("m1",))
-    await store.tasks.create("alice", NewTask(title="Second", blocked_by=("T-1",)), who="alice")
-    await store.tasks.create("alice", NewTask(title="First of all, done"), who="alice")
-    await store.task_claims.claim("alice", "T-1", "holder", lasts=60 * MINUTE, who="alice", thread="secret")
-    await store.task_claims.close("alice", "T-3", "completed", "done", session="holder", who="alice")
+    tasks = tasks_of(store, "alice", session="holder", who="alice")
+    await tasks.create("First", created_from=("m1",))
+    await tasks.create("Second", blocked_by=("T-1",))
+    await tasks.create("First of all, done")
+    await tasks.claim("T-1", lease=3600, thread="secret")
+    await tasks.close("T-3", summary="done")
     lease = await store.leases.acquire("alice", "lock", "owner", lasts=MINUTE)
     assert lease is not None
     await store.ledger.add("alice", Usage(model="m", cost=2.0, thread="secret", task="task", run=CLAIM.run))
@@ -211,22 +229,19 @@ GOOD: Final[dict[str, object]] = {
     "retry_at": NOW,
     "events": [TitleChanged(at=NOW, resource="alice", thread="secret", title="mine")],
     "number": 1,
-    "after": 0,
     "render": render_briefly,
-    "new": NewTask(title="mine", id="mine", blocked_by=("task",)),
     "who": "me",
-    "changes": {"title": "changed"},
     "source": "T-1",
     "target": "T-2",
-    "kind": "blocks",
     "session": "holder",
-    "reason": "completed",
     "summary": "done",
     "title": "First",
+    "id": "mine",
+    "until": NOW,
+    "when": NOW,
     "query": QUERY,
     "change": replaced("mine"),
     "most": 100,
-    "tasks": ["task"],
     "observation": "line-1",
     "text": "mine",
     "tokens": 1,
@@ -256,21 +271,22 @@ GOOD: Final[dict[str, object]] = {
 # Where no thread is meant, it is the log that all threads share.
 NONE_IS_MEANT: Final = {("logs.history", "thread"), ("logs.as_of", "thread")}
 # What a caller's model is called is noted as it was said.
-NO_ID: Final = {("journal.add_context", "model")}
+# A name that is no id may be the title of a task.
+NO_ID: Final = {("journal.add_context", "model"), ("tasks.find", "name")}
 IDS: Final = {
     *("resource", "thread", "new_thread", "message_id", "name", "owner", "turn", "task", "run", "model"),
-    *("who", "session", "source", "target", "compaction", "observation", "branch"),
+    *("who", "session", "source", "target", "compaction", "observation", "branch", "id"),
 }
-# One name for two things: what links tasks, and what links a message to one.
+# Values of parameters that mean something else in other methods.
 OTHER_GOOD: Final[dict[tuple[str, str], object]] = {
     ("logs.activate", "groups"): [],
     ("transfers.put", "rows"): [(BY_KIND["task-label"], {"task": "task", "label": "mine"})],
     ("tombstones.find", "messages"): [UserMessage("lost", id="m9")],
     ("tombstones.lift", "messages"): [UserMessage("lost", id="m9")],
     ("tombstones.threads", "threads"): [("gone", 0)],
-    ("task_messages.attach", "kind"): "output",
-    ("task_messages.attach", "messages"): ["m1"],
-    ("task_messages.detach", "messages"): ["m1"],
+    ("tasks.attach", "messages"): ["m1"],
+    ("tasks.detach", "messages"): ["m1"],
+    ("tasks.search", "query"): "First",
 }
 # Further values of a parameter: keys are small numbers and easily guessed, and things have several names.
 OTHER_NAMES: Final[dict[str, Sequence[object]]] = {
@@ -297,16 +313,19 @@ FURTHER: Final[dict[str, Sequence[dict[str, object]]]] = {
     "tombstones.find": [{"messages": [UserMessage("lost")], "is_history": True}],
     "forgetting.older": [{"messages": AFTER, "prompts": AFTER, "events": AFTER}],
     "working_memory.versions": [{"before": 2}],
-    "tasks.create": [{"new": NewTask(title="mine", id="mine"), "created_from": ("m1",)}],
-    "task_claims.release": [{"task": "T-1", "force": True}],
-    "task_claims.close": [{"task": "T-1", "force": True}],
-    "task_views.list": [{"chosen": TaskFilter(parent="T-1")}],
-    "task_views.stale": [{"days": 0}],
-    "task_views.duplicates": [{"task": None, "title": title, "least": 0.0} for title in (None, "First")],
-    "task_messages.attach": [{"task": "T-1", "messages": Span(first=1, last=2)}],
+    "tasks.create": [{"created_from": ("m1",)}, {"blocked_by": ("task",)}, {"parent": "T-1"}],
+    "tasks.edit": [{"task": "T-1", "title": "changed"}],
+    "tasks.find": [{"name": "T-1"}, {"name": "First"}],
+    "tasks.release": [{"task": "T-1", "force": True}],
+    "tasks.close": [{"task": "T-1", "force": True}],
+    "tasks.list": [{"parent": "T-1"}],
+    "tasks.stale": [{"days": 0}],
+    "tasks.duplicates": [{"task": None, "title": title, "least": 0.0} for title in (None, "First")],
+    "tasks.attach": [{"task": "T-1", "messages": Span(first=1, last=2)}],
+    "tasks.search": [{"related": True}],
 }
 # They make an id where none is given, another one each time.
-MAKE_IDS: Final = {"threads.create", "threads.clone"}
+MAKE_IDS: Final = {"threads.create", "threads.clone", "tasks.create"}
 EMPTY: Final[tuple[object, ...]] = ("", " ", "\t\n ", "\u3000")
 BAD: Final[tuple[object, ...]] = (
     *("a\x00b", "a\nb", "\x7f", "\x1b[0m", "\ud800", "\u202eabc", "\ufeff"),
@@ -337,7 +356,9 @@ def calls(full_name: str, method: Callable[..., Any], resource: str, lease: Leas
     if full_name not in MAKE_IDS:
         yield needed
         yield from ({**needed, name: whole[name]} for name in optional)
-    others = {name: values for name, values in OTHER_NAMES.items() if name in whole}
+    others = {
+        name: values for name, values in OTHER_NAMES.items() if name in whole and (full_name, name) not in OTHER_GOOD
+    }
     for values in itertools.product(*others.values()):
         yield {**whole, **dict(zip(others, values, strict=True))}
     yield from ({**whole, **further} for further in FURTHER.get(full_name, ()))
@@ -403,6 +424,15 @@ async def test_ids_that_are_none_are_refused(store: Store) -> None:
                 tried += 1
     assert tried > 500
     assert await everything(store) == hers
+
+
+async def test_sessions_and_authors_are_ids(store: Store) -> None:
+    """What changes a task names its session and its author; a bad one changes nothing."""
+    for value in BAD:
+        for given in ({"session": value}, {"who": value}):
+            with pytest.raises(InputError):
+                await tasks_of(store, "alice", **given).create("task")  # pyright: ignore[reportArgumentType]
+    assert (await tasks_of(store, "alice").list()).items == ()
 
 
 async def test_message_ids_are_ids(store: Store) -> None:

@@ -9,6 +9,7 @@ import pytest
 from contract.raw_sql import lease_of, run_sql
 from kit.effort import counts
 from kit.engines import OpenStore
+from kit.talk import tasks_of
 from memolog.core.message import UserMessage
 from memolog.core.observation import Span
 from memolog.core.run import Usage
@@ -23,39 +24,45 @@ from memolog.errors import (
     TaskNotFound,
 )
 from memolog.store import Store
-from memolog.tasks.rows import TaskFilter
-from memolog.tasks.task import Claimed, Closed, LinkKind, NewTask, Task
+from memolog.tasks.calls import Tasks
+from memolog.tasks.task import Claimed, Closed, LinkKind, Task
 from memolog.testing import FakeClock
 
 R = "alice"
 HOUR = timedelta(hours=1)
+AN_HOUR = HOUR.total_seconds()
 ODD = "odd \x00 text with \ud800 a lone half, 日本語 and ✅\n\nlines "
+
+
+def tasks(store: Store, session: str = "s1", who: str = "me") -> Tasks:
+    """Return the tasks of alice for a session."""
+    return tasks_of(store, R, session=session, who=who)
 
 
 async def create(store: Store, title: str, **more: Any) -> Task:
     """Create a task."""
-    return await store.tasks.create(R, NewTask(title=title, **more), who="me")
+    return await tasks(store).create(title, **more)
 
 
-async def claim(store: Store, task: str, session: str = "s1", lasts: timedelta = HOUR, **more: Any) -> Claimed:
+async def claim(store: Store, task: str, session: str = "s1", lease: float = AN_HOUR, **more: Any) -> Claimed:
     """Claim a task."""
-    return await store.task_claims.claim(R, task, session, lasts=lasts, who=session, **more)
+    return await tasks(store, session, who=session).claim(task, lease=lease, **more)
 
 
 async def close(store: Store, task: str, session: str = "s1", **more: Any) -> Closed:
     """Close a task."""
     given: dict[str, Any] = {"reason": "completed", "summary": "It is done.", **more}
-    return await store.task_claims.close(R, task, session=session, who="me", **given)
+    return await tasks(store, session).close(task, **given)
 
 
 async def link(store: Store, source: str, target: str, kind: LinkKind = "blocks") -> Task:
     """Link two tasks."""
-    return await store.task_links.link(R, source, target, kind, who="me")
+    return await tasks(store).link(source, target, kind)
 
 
 async def ready(store: Store, **more: Any) -> list[str]:
     """Return the handles of what is ready, in order."""
-    return [item.task.handle for item in (await store.task_ready.ready(R, **more)).items]
+    return [item.task.handle for item in (await tasks(store).ready(**more)).items]
 
 
 # ---------------------------------------------------------------- creating and changing
@@ -81,10 +88,10 @@ async def test_a_task_comes_back_as_it_was_made(store: Store, clock: FakeClock) 
     assert (made.handle, made.status, made.version, made.level) == ("T-1", "open", 1, 0)
     assert made.due == clock.now() + 2 * HOUR
     for name in ("my id", "T-1", "t-1", "t1", "#1", "1", " T-01 "):
-        assert await store.task_views.get(R, name) == made
-    assert [task.id for task in await store.task_views.named(R, "title x")] == []
+        assert await tasks(store).get(name) == made
+    assert await tasks(store).find("title x") == ()
     with pytest.raises(TaskNotFound):
-        await store.task_views.get(R, "T-2")
+        await tasks(store).get("T-2")
     with pytest.raises(InputError, match="exists already"):
         await create(store, "again", id="my id")
     assert (await create(store, "next")).handle == "T-2"
@@ -115,24 +122,23 @@ async def test_what_is_no_task_is_refused(store: Store, wrong: dict[str, Any]) -
     with pytest.raises((InputError, TaskNotFound)) as caught:
         await create(store, **{"title": "good", **wrong})
     assert caught.value.then
-    assert (await store.task_views.list(R)).items == ()
+    assert (await tasks(store).list()).items == ()
 
 
 async def test_editing(store: Store, clock: FakeClock) -> None:
     """What is given changes, the rest stays; a version that is not the present one is a conflict; history tells it."""
     made = await create(store, "Old", description="words")
     clock.advance(minutes=1)
-    edited = await store.tasks.edit(R, "T-1", {"title": "New", "due": clock.now()}, who="eve", version=1)
+    eve = tasks(store, who="eve")
+    edited = await eve.edit("T-1", title="New", due=clock.now(), version=1)
     assert (edited.title, edited.description, edited.version) == ("New", "words", 2)
     assert edited.updated_at == clock.now() > made.updated_at
     with pytest.raises(TaskChanged) as caught:
-        await store.tasks.edit(R, "T-1", {"title": "Late"}, who="eve", version=1)
+        await eve.edit("T-1", title="Late", version=1)
     assert caught.value.retryable
-    same = await store.tasks.edit(R, "T-1", {"title": "New"}, who="eve")
+    same = await eve.edit("T-1", title="New")
     assert same == edited
-    with pytest.raises(InputError, match="status"):
-        await store.tasks.edit(R, "T-1", {"status": "closed"}, who="eve")
-    history = (await store.tasks.history(R, "T-1")).items
+    history = (await tasks(store).history("T-1")).items
     assert [(change.what, change.who) for change in history] == [("created", "me"), ("edited", "eve")]
     assert history[1].details["fields"]["title"] == ["Old", "New"]
     assert history[1].at == clock.now()
@@ -144,17 +150,17 @@ async def test_many_editors_lose_no_change(store: Store) -> None:
 
     async def add_one() -> None:
         while True:
-            task = await store.task_views.get(R, "T-1")
+            task = await tasks(store).get("T-1")
             try:
                 metadata = {"n": task.metadata["n"] + 1}
-                await store.tasks.edit(R, "T-1", {"metadata": metadata}, who="x", version=task.version)
+                await tasks(store).edit("T-1", metadata=metadata, version=task.version)
             except TaskChanged:
                 continue
             return
 
     many = counts(16, 60)
     await asyncio.gather(*(add_one() for _ in range(many)))
-    task = await store.task_views.get(R, "T-1")
+    task = await tasks(store).get("T-1")
     assert (task.metadata["n"], task.version) == (many, many + 1)
 
 
@@ -162,11 +168,11 @@ async def test_labels(store: Store) -> None:
     """Labels are added and removed, each once, and lists can ask for all of several."""
     await create(store, "a", labels=frozenset({"x"}))
     await create(store, "b", labels=frozenset({"x", "y"}))
-    assert (await store.tasks.label(R, "T-1", add=["y", "z"], remove=["x", "nothing"], who="me")).labels == {"y", "z"}
-    both = await store.task_views.list(R, TaskFilter(labels=("x", "y")))
+    assert (await tasks(store).label("T-1", add=["y", "z"], remove=["x", "nothing"])).labels == {"y", "z"}
+    both = await tasks(store).list(labels=("x", "y"))
     assert [task.handle for task in both.items] == ["T-2"]
-    assert await ready(store, chosen=TaskFilter(labels=("y",))) == ["T-1", "T-2"]
-    changes = (await store.tasks.history(R, "T-1")).items
+    assert await ready(store, labels=("y",)) == ["T-1", "T-2"]
+    changes = (await tasks(store).history("T-1")).items
     assert changes[-1].details == {"added": ["y", "z"], "removed": ["x"]}
 
 
@@ -188,14 +194,14 @@ async def test_links_are_shown_from_both_ends(store: Store) -> None:
     ):
         await link(store, source, target, kind)  # pyright: ignore[reportArgumentType]
     await link(store, "T-6", "T-1", "related")
-    view = await store.task_views.show(R, "T-1")
+    view = await tasks(store).show("T-1")
     sides = (view.blocked_by, view.blocks, view.parents, view.children, view.related)
     assert [[ref.handle for ref in side] for side in sides] == [["T-2"], ["T-3"], ["T-4"], ["T-5"], ["T-6"]]
     assert [ref.handle for ref in view.discovered_from] == ["T-7"]
     assert [ref.handle for ref in view.discovered] == ["T-8"]
     assert len(await run_sql(store, "SELECT 1 FROM task_links")) == 7
-    await store.task_links.unlink(R, "T-6", "T-1", "related", who="me")
-    assert (await store.task_views.show(R, "T-1")).related == ()
+    await tasks(store).unlink("T-6", "T-1", "related")
+    assert (await tasks(store).show("T-1")).related == ()
 
 
 async def test_a_circle_is_refused_and_shown(store: Store) -> None:
@@ -213,7 +219,7 @@ async def test_a_circle_is_refused_and_shown(store: Store) -> None:
     with pytest.raises(TaskCycle):
         await create(store, "both", blocked_by=("T-4",), blocks=("T-1",))
     assert len(await run_sql(store, "SELECT 1 FROM task_links")) == 3
-    assert len((await store.task_views.list(R)).items) == 4
+    assert len((await tasks(store).list()).items) == 4
     await link(store, "T-4", "T-1", "related")
 
 
@@ -229,7 +235,7 @@ async def test_two_blockers_closed_at_once_unblock(open_a_store: OpenStore, engi
     assert target.blocked
     closed = await asyncio.gather(*(close(stores[n % 2], f"T-{n + 1}", f"s{n}") for n in range(many)))
     assert sum(len(done.unblocked) for done in closed) == 1
-    assert not (await one.task_views.get(R, target.id)).blocked
+    assert not (await tasks(one).get(target.id)).blocked
 
 
 # ---------------------------------------------------------------- ready
@@ -248,14 +254,14 @@ async def test_ready_is_ordered_and_explained(store: Store, clock: FakeClock) ->
     await claim(store, "T-2")
     await close(store, "T-3")
     assert await ready(store) == ["T-6", "T-4", "T-5", "T-1"]
-    page = await store.task_ready.ready(R, limit=2)
+    page = await tasks(store).ready(limit=2)
     assert (page.counts.ready, page.counts.blocked, page.counts.deferred, page.counts.in_progress) == (4, 1, 1, 1)
-    rest = await store.task_ready.ready(R, limit=2, after=page.next)
+    rest = await tasks(store).ready(limit=2, after=page.next)
     assert [item.task.handle for item in (*page.items, *rest.items)] == ["T-6", "T-4", "T-5", "T-1"]
     assert rest.next is None
     assert "overdue" in page.items[0].why
     assert "unblocks 1" in page.items[0].why
-    assert await ready(store, chosen=TaskFilter(most_priority=1)) == ["T-6", "T-4", "T-5"]
+    assert await ready(store, max_priority=1) == ["T-6", "T-4", "T-5"]
     clock.advance(hours=2)
     assert await ready(store) == ["T-6", "T-8", "T-2", "T-4", "T-5", "T-1"]
 
@@ -266,19 +272,19 @@ async def test_explain_says_every_reason(store: Store, clock: FakeClock) -> None
     await create(store, "epic", blocked_by=("T-1",))
     await create(store, "feature", parent="T-2")
     await create(store, "task", parent="T-3", defer_until=clock.now() + HOUR)
-    explained = await store.task_ready.explain(R, "T-4")
+    explained = await tasks(store).explain("T-4")
     assert not explained.is_ready
     assert [ref.handle for ref in explained.blockers] == ["T-1"]
     told = " ".join(explained.reasons)
     assert "T-3" in told
     assert "T-1" in told
     assert "deferred" in told
-    assert (await store.task_ready.explain(R, "T-1")).is_ready
+    assert (await tasks(store).explain("T-1")).is_ready
     await claim(store, "T-1", "worker")
-    assert "worker" in (await store.task_ready.explain(R, "T-1")).reasons[0]
+    assert "worker" in (await tasks(store).explain("T-1")).reasons[0]
     await close(store, "T-1", "worker")
-    assert "completed" in (await store.task_ready.explain(R, "T-1")).reasons[0]
-    assert [reason for reason in (await store.task_ready.explain(R, "T-4")).reasons if "deferred" not in reason] == []
+    assert "completed" in (await tasks(store).explain("T-1")).reasons[0]
+    assert [reason for reason in (await tasks(store).explain("T-4")).reasons if "deferred" not in reason] == []
 
 
 async def test_lists_filter_and_page(store: Store, clock: FakeClock) -> None:
@@ -291,25 +297,22 @@ async def test_lists_filter_and_page(store: Store, clock: FakeClock) -> None:
     await close(store, "T-3")
 
     async def handles(**more: Any) -> list[str]:
-        given = {
-            name: more.pop(name) for name in ("session", "blocked", "due_before", "limit", "after") if name in more
-        }
-        return [task.handle for task in (await store.task_views.list(R, TaskFilter(**more), **given)).items]
+        return [task.handle for task in (await tasks(store).list(**more)).items]
 
     assert await handles() == ["T-6", "T-5", "T-4", "T-3", "T-2", "T-1"]
-    assert await handles(statuses=("open",)) == ["T-6", "T-5", "T-4", "T-1"]
-    assert await handles(statuses=("in_progress", "closed")) == ["T-3", "T-2"]
+    assert await handles(status=("open",)) == ["T-6", "T-5", "T-4", "T-1"]
+    assert await handles(status=("in_progress", "closed")) == ["T-3", "T-2"]
     assert await handles(types=("epic",)) == ["T-1"]
     assert await handles(parent="T-1") == ["T-5", "T-3"]
-    assert await handles(assignee="tom", parent="T-1", statuses=("open",)) == ["T-5"]
+    assert await handles(assignee="tom", parent="T-1", status=("open",)) == ["T-5"]
     assert await handles(session="worker") == ["T-2"]
     assert await handles(blocked=True) == []
-    page = await store.task_views.list(R, limit=4)
-    rest = await store.task_views.list(R, limit=4, after=page.next)
+    page = await tasks(store).list(limit=4)
+    rest = await tasks(store).list(limit=4, after=page.next)
     assert [task.handle for task in (*page.items, *rest.items)] == ["T-6", "T-5", "T-4", "T-3", "T-2", "T-1"]
-    for wrong in ({"statuses": ("done",)}, {"types": ("story",)}):
+    for wrong in ({"status": "done"}, {"types": ("story",)}):
         with pytest.raises(InputError):
-            TaskFilter(**wrong)  # pyright: ignore[reportArgumentType]
+            await handles(**wrong)
 
 
 async def test_stale_and_likely_duplicates(store: Store, clock: FakeClock) -> None:
@@ -317,16 +320,16 @@ async def test_stale_and_likely_duplicates(store: Store, clock: FakeClock) -> No
     await create(store, "Add the login form for admins")
     await create(store, "Adding login forms for the admins")
     await create(store, "Speed up the nightly import")
-    await claim(store, "T-3", lasts=timedelta(days=100))
+    await claim(store, "T-3", lease=100 * 24 * AN_HOUR)
     clock.advance(days=15)
     await create(store, "fresh")
-    assert [task.handle for task in (await store.task_views.stale(R)).items] == ["T-1", "T-2"]
-    pairs = await store.task_views.duplicates(R)
+    assert [task.handle for task in (await tasks(store).stale()).items] == ["T-1", "T-2"]
+    pairs = await tasks(store).duplicates()
     assert [{pair.task.handle, pair.other.handle} for pair in pairs] == [{"T-1", "T-2"}]
-    assert [pair.other.handle for pair in await store.task_views.duplicates(R, "T-2")] == ["T-1"]
-    asked = await store.task_views.duplicates(R, title="login form for admins")
+    assert [pair.other.handle for pair in await tasks(store).duplicates("T-2")] == ["T-1"]
+    asked = await tasks(store).duplicates(title="login form for admins")
     assert {pair.other.handle for pair in asked} == {"T-1", "T-2"}
-    assert await store.task_views.duplicates(R, title="write the manual") == ()
+    assert await tasks(store).duplicates(title="write the manual") == ()
 
 
 # ---------------------------------------------------------------- claims
@@ -344,23 +347,23 @@ async def test_a_claim_holds_until_its_lease_ends(store: Store, clock: FakeClock
     clock.advance(minutes=50)
     again = await claim(store, "T-1", "a")
     assert (again.renewed, again.fence, again.until) == (True, 1, clock.now() + HOUR)
-    beat = await store.task_claims.heartbeat(R, "T-1", "a", lasts=2 * HOUR)
+    beat = await tasks(store, "a").heartbeat("T-1", lease=2 * AN_HOUR)
     assert beat.task.held_until == clock.now() + 2 * HOUR
     with pytest.raises(TaskHeld):
-        await store.task_claims.heartbeat(R, "T-1", "b", lasts=HOUR)
+        await tasks(store, "b").heartbeat("T-1", lease=AN_HOUR)
     assert await ready(store) == []
     clock.advance(hours=2)
     assert await ready(store) == ["T-1"]
     # Nobody took it: its holder may still go on.
-    await store.task_claims.heartbeat(R, "T-1", "a", lasts=HOUR)
+    await tasks(store, "a").heartbeat("T-1", lease=AN_HOUR)
     clock.advance(hours=1)
     taken = await claim(store, "T-1", "b")
     assert (taken.fence, taken.task.session) == (2, "b")
     with pytest.raises(TaskHeld, match="held by b"):
-        await store.task_claims.heartbeat(R, "T-1", "a", lasts=HOUR)
+        await tasks(store, "a").heartbeat("T-1", lease=AN_HOUR)
     with pytest.raises(TaskHeld):
-        await store.task_claims.close(R, "T-1", "completed", "mine", session="a", who="a")
-    last = (await store.tasks.history(R, "T-1")).items[-1]
+        await tasks(store, "a").close("T-1", summary="mine")
+    last = (await tasks(store).history("T-1")).items[-1]
     assert (last.what, last.details["took_over_from"]) == ("claimed", "a")
 
 
@@ -373,7 +376,7 @@ async def test_a_blocked_task_is_not_claimed(store: Store) -> None:
         await claim(store, "T-3")
     assert caught.value.blockers == ("T-1",)
     assert 'T-1 "root"' in str(caught.value)
-    assert await lease_of(store, R, f"task:{(await store.task_views.get(R, 'T-3')).id}") is None
+    assert await lease_of(store, R, f"task:{(await tasks(store).get('T-3')).id}") is None
     closed = await close(store, "T-1")
     assert [ref.handle for ref in closed.unblocked] == ["T-2", "T-3"]
     await claim(store, "T-3")
@@ -387,7 +390,7 @@ async def test_many_claimers_have_one_winner(store: Store) -> None:
     won = [result for result in results if isinstance(result, Claimed)]
     assert len(won) == 1
     assert all(isinstance(result, Claimed | TaskHeld) for result in results)
-    assert (await store.task_views.get(R, "T-1")).session == won[0].task.session
+    assert (await tasks(store).get("T-1")).session == won[0].task.session
 
 
 async def test_release_close_and_reopen(store: Store) -> None:
@@ -395,12 +398,12 @@ async def test_release_close_and_reopen(store: Store) -> None:
     await create(store, "task")
     await create(store, "next", blocked_by=("T-1",))
     with pytest.raises(TaskMoveRefused):
-        await store.task_claims.release(R, "T-1", "a", who="me")
+        await tasks(store, "a").release("T-1")
     await claim(store, "T-1", "a", thread="t1")
     assert (await store.threads.get(R, "t1")).active_session == "a"
     with pytest.raises(TaskHeld):
-        await store.task_claims.release(R, "T-1", "b", who="me")
-    released = await store.task_claims.release(R, "T-1", "b", who="boss", force=True)
+        await tasks(store, "b").release("T-1")
+    released = await tasks(store, "b").release("T-1", force=True)
     assert (released.status, released.session) == ("open", None)
     assert (await store.threads.get(R, "t1")).active_task is None
     for reason, summary in (("done", "x"), ("completed", " "), ("completed", None), ("completed", "x" * 100_001)):
@@ -413,12 +416,12 @@ async def test_release_close_and_reopen(store: Store) -> None:
         await close(store, "T-1")
     with pytest.raises(TaskMoveRefused):
         await claim(store, "T-1")
-    opened = await store.task_claims.reopen(R, "T-1", who="me", why="it came back")
+    opened = await tasks(store).reopen("T-1", why="it came back")
     assert (opened.status, opened.summary, opened.closed_at) == ("open", None, None)
-    assert (await store.task_views.get(R, "T-2")).blocked
+    assert (await tasks(store).get("T-2")).blocked
     with pytest.raises(TaskMoveRefused):
-        await store.task_claims.reopen(R, "T-1", who="me")
-    what = [change.what for change in (await store.tasks.history(R, "T-1")).items]
+        await tasks(store).reopen("T-1")
+    what = [change.what for change in (await tasks(store).history("T-1")).items]
     assert what == ["created", "linked", "claimed", "released", "closed", "reopened"]
 
 
@@ -445,7 +448,7 @@ async def test_messages_are_linked_while_the_task_is_held(store: Store, clock: F
         assert row.task == saved.messages[0].task
         return row.task
 
-    task = (await store.task_views.get(R, "T-1")).id
+    task = (await tasks(store).get("T-1")).id
     assert await say() is None
     await claim(store, "T-1", "a", thread="t1")
     assert await say() == task
@@ -463,35 +466,35 @@ async def test_messages_are_linked_while_the_task_is_held(store: Store, clock: F
     assert await say() is None
     assert await say("t2") == task
     await claim(store, "T-2", "b", thread="t2")
-    assert await say("t2") == (await store.task_views.get(R, "T-2")).id
+    assert await say("t2") == (await tasks(store).get("T-2")).id
     await close(store, "T-2", "b")
     assert await say("t2") is None
-    assert await store.task_messages.count(R, "T-1") == 6
+    assert (await tasks(store).about("T-1")).total_messages == 6
 
 
 async def test_messages_are_linked_by_hand(store: Store) -> None:
     """By id and by span, of a kind; each is shown once; what is not there links nothing; links can be taken away."""
     await store.messages.save(R, "t1", [UserMessage(f"word {n}", id=f"m{n}") for n in range(6)])
-    made = await store.tasks.create(R, NewTask(title="task"), who="me", created_from=("m0",))
-    assert await store.task_messages.attach(R, made.id, ["m1", "m2"], "output", who="me") == 2
-    assert await store.task_messages.attach(R, "T-1", Span(first=2, last=4), "reference", who="me", thread="t1") == 3
-    changes = (await store.tasks.history(R, "T-1")).items
-    assert await store.task_messages.attach(R, "T-1", ["m2", "m1", "m2"], "output", who="me") == 0
-    assert await store.task_messages.attach(R, "T-1", Span(first=2, last=4), "reference", who="me", thread="t1") == 0
-    assert (await store.tasks.history(R, "T-1")).items == changes
+    made = await tasks(store).create("task", created_from=("m0",))
+    assert await tasks(store).attach(made.id, ["m1", "m2"], "output") == 2
+    assert await tasks(store).attach("T-1", Span(first=2, last=4), "reference", thread="t1") == 3
+    changes = (await tasks(store).history("T-1")).items
+    assert await tasks(store).attach("T-1", ["m2", "m1", "m2"], "output") == 0
+    assert await tasks(store).attach("T-1", Span(first=2, last=4), "reference", thread="t1") == 0
+    assert (await tasks(store).history("T-1")).items == changes
     with pytest.raises(MessageNotFound):
-        await store.task_messages.attach(R, "T-1", ["m5", "nothing"], "output", who="me")
+        await tasks(store).attach("T-1", ["m5", "nothing"], "output")
     with pytest.raises(InputError):
-        await store.task_messages.attach(R, "T-1", ["m5"], "blocks", who="me")  # pyright: ignore[reportArgumentType]
+        await tasks(store).attach("T-1", ["m5"], "blocks")  # pyright: ignore[reportArgumentType]
     with pytest.raises(InputError):
-        await store.task_messages.attach(R, "T-1", Span(first=1, last=1), "output", who="me")
-    page = await store.task_messages.messages(R, "T-1", limit=3)
-    rest = await store.task_messages.messages(R, "T-1", limit=3, after=page.next)
+        await tasks(store).attach("T-1", Span(first=1, last=1), "output")
+    page = await tasks(store).messages("T-1", limit=3)
+    rest = await tasks(store).messages("T-1", limit=3, after=page.next)
     shown = [(linked.message.id, linked.kind) for linked in (*page.items, *rest.items)]
     assert shown == [("m0", "created-from"), ("m1", "output"), ("m2", "output"), ("m3", "reference")]
-    assert (await store.task_views.show(R, "T-1")).messages == 4
-    assert await store.task_messages.detach(R, "T-1", ["m1", "m5"], who="me") == 1
-    assert await store.task_messages.count(R, "T-1") == 3
+    assert (await tasks(store).show("T-1")).messages == 4
+    assert await tasks(store).detach("T-1", ["m1", "m5"]) == 1
+    assert (await tasks(store).about("T-1")).total_messages == 3
 
 
 async def test_costs_are_the_tasks(store: Store, clock: FakeClock) -> None:
@@ -517,29 +520,29 @@ async def test_decay_and_restore_are_exact(store: Store, clock: FakeClock) -> No
     await create(store, "task", **given)
     await create(store, "open for ever", description="stays")
     closed = (await close(store, "T-1", summary=summary)).task
-    before = (await store.tasks.history(R, "T-1")).items
+    before = (await tasks(store).history("T-1")).items
     clock.advance(days=29, hours=23)
-    assert (await store.task_decay.decay(R)).summarised == ()
+    assert (await tasks(store).decay()).summarised == ()
     clock.advance(hours=1)
-    assert (await store.task_decay.decay(R)).summarised == ("T-1",)
-    one = await store.task_views.get(R, "T-1")
+    assert (await tasks(store).decay()).summarised == ("T-1",)
+    one = await tasks(store).get("T-1")
     assert (one.level, one.description, one.metadata, one.summary) == (1, "", {}, summary)
-    assert await store.task_decay.restore(R, "T-1") == closed
-    assert (await store.task_decay.decay(R)).summarised == ()
+    assert await tasks(store).restore("T-1") == closed
+    assert (await tasks(store).decay()).summarised == ()
     clock.advance(days=30)
-    assert (await store.task_decay.decay(R)).summarised == ("T-1",)
+    assert (await tasks(store).decay()).summarised == ("T-1",)
     clock.advance(days=60)
-    assert (await store.task_decay.decay(R)).archived == ("T-1",)
-    two = await store.task_views.get(R, "T-1")
+    assert (await tasks(store).decay()).archived == ("T-1",)
+    two = await tasks(store).get("T-1")
     assert two.level == 2
     assert len(two.summary or "") <= 201
     assert (two.title, two.labels, two.closed_at) == ("task", {"x"}, closed.closed_at)
     with pytest.raises(TaskMoveRefused):
-        await store.tasks.edit(R, "T-1", {"title": "x"}, who="me")
-    assert await store.task_decay.restore(R, "T-1") == closed
-    assert await store.task_decay.restore(R, "T-1") == closed
-    assert (await store.tasks.history(R, "T-1")).items == before
-    assert (await store.task_views.get(R, "T-2")).description == "stays"
+        await tasks(store).edit("T-1", title="x")
+    assert await tasks(store).restore("T-1") == closed
+    assert await tasks(store).restore("T-1") == closed
+    assert (await tasks(store).history("T-1")).items == before
+    assert (await tasks(store).get("T-2")).description == "stays"
 
 
 async def test_a_decayed_task_is_whole_when_it_is_reopened(store: Store, clock: FakeClock) -> None:
@@ -549,6 +552,6 @@ async def test_a_decayed_task_is_whole_when_it_is_reopened(store: Store, clock: 
     await close(store, "T-1")
     clock.advance(days=40)
     await close(store, "T-2")
-    assert (await store.task_views.get(R, "T-1")).level == 1
-    opened = await store.task_claims.reopen(R, "T-1", who="me")
+    assert (await tasks(store).get("T-1")).level == 1
+    opened = await tasks(store).reopen("T-1")
     assert (opened.level, opened.description, opened.status) == (0, "all of it", "open")

@@ -121,7 +121,9 @@ async def test_a_conflict_names_who_wrote_that_part(store: Store, form: str) -> 
     await store.working_memory.change("alice", put("A", "a"), who="x", most=MOST)
     for who, name in (("early", "B"), ("ben", "A"), ("late", "A"), ("mira", "C")):
         await store.working_memory.change("alice", put(name, f"by {who}"), who=who, most=MOST)
-    with pytest.raises(DocumentConflict, match="changed by ben: it is at version 5, this change was made from 1"):
+    with pytest.raises(
+        DocumentConflict, match=r"changed by ben\. It has version 5, but this change is based on version 1"
+    ):
         await store.working_memory.change("alice", put("A", "2"), who="mira", most=MOST, read=1)
     with pytest.raises(DocumentConflict, match="changed by mira"):
         await store.working_memory.change("alice", put("C", "2"), who="ben", most=MOST, read=1)

@@ -7,7 +7,7 @@ from crash.children import answer, started
 from crash.writer_child import RESOURCE, SHORT, open_real
 from kit.effort import counts
 from kit.engines import engines
-from memolog.tasks.task import NewTask
+from kit.talk import tasks_of
 
 _PROCESSES = counts(3, 8)
 _CLAIMERS = 64
@@ -18,8 +18,9 @@ async def test_exactly_one_of_many_claimers_wins(address: str) -> None:
     """Sixty-four claimers try to take one task at once, again and again: each time exactly one of them has it."""
     rounds = counts(12, 200)
     async with await open_real(address) as store:
+        tasks = tasks_of(store, RESOURCE, session="heir", who="heir")
         for number in range(rounds):
-            await store.tasks.create(RESOURCE, NewTask(title=f"Round {number}"), who="test")
+            await tasks.create(f"Round {number}")
         each = _CLAIMERS // _PROCESSES
         sizes = [each + (number < _CLAIMERS - each * _PROCESSES) for number in range(_PROCESSES)]
         with ExitStack() as stack:
@@ -34,20 +35,21 @@ async def test_exactly_one_of_many_claimers_wins(address: str) -> None:
                 answers = await asyncio.gather(*(asyncio.to_thread(answer, process) for process in crowd))
                 winners = [winner for answer in answers for winner in answer]
                 assert len(winners) == 1, f"round {number}: {winners}"
-                task = await store.task_views.get(RESOURCE, f"T-{number}")
+                task = await tasks.get(f"T-{number}")
                 assert (task.status, task.session) == ("in_progress", winners[0])
-        history = (await store.tasks.history(RESOURCE, "T-1")).items
+        history = (await tasks.history("T-1")).items
     assert [change.what for change in history] == ["created", "claimed"]
 
 
 async def test_what_a_killed_claimant_held_is_ready_again(address: str) -> None:
     """Nobody sweeps: when the dead one's lease ends its task is ready, and the next claim takes over."""
     async with await open_real(address) as store:
-        await store.tasks.create(RESOURCE, NewTask(title="Dangerous"), who="test")
+        tasks = tasks_of(store, RESOURCE, session="heir", who="heir")
+        await tasks.create("Dangerous")
         with started("writer_child.py", "hold", address, "victim", "T-1") as victim:
             assert answer(victim) == "held"
-        held = await store.task_views.get(RESOURCE, "T-1")
-        early = await store.task_ready.ready(RESOURCE)
+        held = await tasks.get("T-1")
+        early = await tasks.ready()
         assert held.held_until is not None
         # On a machine that stood still for so long the lease may be over already.
         assert early.items == () or store.clock.now() >= held.held_until
@@ -56,10 +58,10 @@ async def test_what_a_killed_claimant_held_is_ready_again(address: str) -> None:
             if ready.items:
                 break
             await asyncio.sleep(0.1)
-            ready = await store.task_ready.ready(RESOURCE)
+            ready = await tasks.ready()
         assert store.clock.now() >= held.held_until
         assert "the claim of victim has ended" in ready.items[0].why
-        claimed = await store.task_claims.claim(RESOURCE, "T-1", "heir", lasts=SHORT, who="heir")
+        claimed = await tasks.claim("T-1", lease=SHORT.total_seconds())
         assert (claimed.task.session, claimed.fence) == ("heir", 2)
-        last = (await store.tasks.history(RESOURCE, "T-1")).items[-1]
+        last = (await tasks.history("T-1")).items[-1]
         assert last.details["took_over_from"] == "victim"

@@ -18,15 +18,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from crash.children import fork_for_each_line, tell
-from kit.talk import forget_thread
+from kit.talk import forget_thread, tasks_of
 from memolog.core.clock import SystemClock, system_chance
 from memolog.core.config import Config
 from memolog.core.message import Message, NewMessage, TextPart, UserMessage
 from memolog.core.run import Calibration, Lease, Usage
 from memolog.errors import TaskHeld
 from memolog.store import Store, open_store
-from memolog.tasks.claims import TaskDecay
-from memolog.tasks.task import NewTask
+from memolog.tasks.calls import Tasks
 from memolog.text.message_tokens import count_message
 from memolog.text.tokens import HeuristicCounter
 from memolog.working_memory.document import edited_section, replaced
@@ -165,7 +164,7 @@ async def _one_of_crowd(store: Store, name: str, count: int) -> dict[str, list[l
 
 async def _try(store: Store, task: str, session: str) -> str | None:
     try:
-        await store.task_claims.claim(RESOURCE, task, session, lasts=60 * _MINUTE, who=session)
+        await tasks_of(store, RESOURCE, session=session, who=session).claim(task, lease=3600)
     except TaskHeld:
         return None
     return session
@@ -181,7 +180,7 @@ async def _claim(address: str, name: str, claimers: int) -> None:
 
 async def _hold(address: str, name: str, task: str) -> None:
     async with await open_real(address) as store:
-        await store.task_claims.claim(RESOURCE, task, name, lasts=SHORT, who=name, thread="old")
+        await tasks_of(store, RESOURCE, session=name, who=name).claim(task, thread="old", lease=SHORT.total_seconds())
         tell("held")
         await asyncio.sleep(3600)
 
@@ -205,27 +204,27 @@ async def prologue(store: Store) -> None:
 
 async def _prologue_of_tasks(store: Store) -> None:
     """Make tasks: T-1 held and blocking T-2 with its child T-3, T-4 free, T-5 closed, T-6 closed and decayed."""
-    await store.tasks.create(RESOURCE, NewTask(title="First", id="a", labels=frozenset({"x"})), who="me")
-    await store.tasks.create(RESOURCE, NewTask(title="Second", id="b", blocked_by=("T-1",)), who="me")
-    await store.tasks.create(RESOURCE, NewTask(title="Third", id="c", parent="T-2"), who="me")
-    await store.tasks.create(RESOURCE, NewTask(title="Fourth", id="d"), who="me")
-    await store.task_claims.claim(RESOURCE, "T-1", "session", lasts=60 * _MINUTE, who="me", thread="old")
-    await store.task_messages.attach(RESOURCE, "T-1", ["m1"], "reference", who="me")
+    tasks = _tasks(store)
+    await tasks.create("First", id="a", labels=["x"])
+    await tasks.create("Second", id="b", blocked_by=("T-1",))
+    await tasks.create("Third", id="c", parent="T-2")
+    await tasks.create("Fourth", id="d")
+    await tasks.claim("T-1", thread="old", lease=3600)
+    await tasks.attach("T-1", ["m1"])
     for name in ("e", "f"):
-        whole = NewTask(title=name, id=name, description="long é\x00", metadata={"k": [1, "é"]})
-        await store.tasks.create(RESOURCE, whole, who="me")
-    await store.task_claims.close(RESOURCE, "T-6", "completed", "it is done", session="session", who="me")
+        await tasks.create(name, id=name, description="long é\x00", metadata={"k": [1, "é"]})
+    await tasks.close("T-6", summary="it is done")
     await _decay(store)
-    await store.task_claims.close(RESOURCE, "T-5", "completed", "it is done", session="session", who="me")
+    await tasks.close("T-5", summary="it is done")
+
+
+def _tasks(store: Store, session: str = "session") -> Tasks:
+    return tasks_of(store, RESOURCE, session=session, who="me")
 
 
 async def _decay(store: Store) -> None:
     """Let closed tasks decay as if forty days had passed."""
-    await TaskDecay(store.engine, _Still(60 * 24 * 40), store.new_id, None).decay(RESOURCE)
-
-
-async def _close(store: Store) -> None:
-    await store.task_claims.close(RESOURCE, "T-1", "completed", "it is done", session="session", who="me")
+    await tasks_of(store, RESOURCE, session="session", who="me", clock=_Still(60 * 24 * 40)).decay()
 
 
 async def _save_batch(store: Store) -> None:
@@ -263,27 +262,22 @@ OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     ),
     "settings.put": lambda store: store.settings.put(RESOURCE, {"scope": "resource"}),
     "usage.calibrate": lambda store: store.ledger.calibrate(RESOURCE, "m", _learn),
-    "tasks.create": lambda store: store.tasks.create(
-        RESOURCE,
-        NewTask(title="New", labels=frozenset({"y"}), blocked_by=("T-4",), blocks=("T-3",), discovered_from="T-1"),
-        who="me",
-        created_from=("m2",),
+    "tasks.create": lambda store: _tasks(store).create(
+        "New", labels=["y"], blocked_by=("T-4",), blocks=("T-3",), discovered_from="T-1", created_from=("m2",)
     ),
-    "tasks.edit": lambda store: store.tasks.edit(RESOURCE, "T-4", {"title": "Changed", "priority": 0}, who="me"),
-    "tasks.label": lambda store: store.tasks.label(RESOURCE, "T-1", add=["y"], remove=["x"], who="me"),
-    "task_links.link": lambda store: store.task_links.link(RESOURCE, "T-2", "T-4", "blocks", who="me"),
-    "task_links.unlink": lambda store: store.task_links.unlink(RESOURCE, "T-1", "T-2", "blocks", who="me"),
-    "task_claims.claim": lambda store: store.task_claims.claim(
-        RESOURCE, "T-4", "other", lasts=_MINUTE, who="me", thread="other"
-    ),
-    "task_claims.heartbeat": lambda store: store.task_claims.heartbeat(RESOURCE, "T-1", "session", lasts=90 * _MINUTE),
-    "task_claims.release": lambda store: store.task_claims.release(RESOURCE, "T-1", "session", who="me"),
-    "task_claims.close": _close,
-    "task_claims.reopen": lambda store: store.task_claims.reopen(RESOURCE, "T-6", who="me"),
-    "task_messages.attach": lambda store: store.task_messages.attach(RESOURCE, "T-2", ["m3"], "output", who="me"),
-    "task_messages.detach": lambda store: store.task_messages.detach(RESOURCE, "T-1", ["m1"], who="me"),
+    "tasks.edit": lambda store: _tasks(store).edit("T-4", title="Changed", priority=0),
+    "tasks.label": lambda store: _tasks(store).label("T-1", add=["y"], remove=["x"]),
+    "task_links.link": lambda store: _tasks(store).link("T-2", "T-4"),
+    "task_links.unlink": lambda store: _tasks(store).unlink("T-1", "T-2"),
+    "task_claims.claim": lambda store: _tasks(store, "other").claim("T-4", thread="other", lease=60),
+    "task_claims.heartbeat": lambda store: _tasks(store).heartbeat("T-1", lease=5400),
+    "task_claims.release": lambda store: _tasks(store).release("T-1"),
+    "task_claims.close": lambda store: _tasks(store).close("T-1", summary="it is done"),
+    "task_claims.reopen": lambda store: _tasks(store).reopen("T-6"),
+    "task_messages.attach": lambda store: _tasks(store).attach("T-2", ["m3"], "output"),
+    "task_messages.detach": lambda store: _tasks(store).detach("T-1", ["m1"]),
     "task_decay.decay": _decay,
-    "task_decay.restore": lambda store: store.task_decay.restore(RESOURCE, "T-6"),
+    "task_decay.restore": lambda store: _tasks(store).restore("T-6"),
 }
 """One call for every name of a write: each changes what `prologue` left."""
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import FakeClock
 from hooks.world import Desk
+from memolog.testing import FakeClock
 
 
 @pytest.fixture(autouse=True)

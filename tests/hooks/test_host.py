@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import memolog
-from conftest import FakeClock
 from hooks.world import Desk, Session, brief
 from memolog.apps.hooks.entry import resource_of, root_of, started_in
 from memolog.apps.hooks.spool import spool_of
+from memolog.testing import FakeClock
 
 
 def run_hook(*arguments: str, event: Any = None, raw: bytes | None = None, **environment: str) -> Any:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from conftest import counts
 from hooks.world import Desk, Session, Step, brief
+from kit.effort import counts
 from memolog import UserMessage
 from memolog.apps.hooks.sweep import purge
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
-from conftest import FakeClock
 from memolog import Config, Memory, Message, ObservationConfig, ReflectionConfig
 from memolog.apps.hooks.entry import Options, handle
 from memolog.apps.hooks.sweep import Sweep
 from memolog.core.message import TextPart, ToolCallPart, ToolResultPart
+from memolog.testing import FakeClock
 
 SMALL = Config(
     observation=ObservationConfig(message_tokens=3_000, previous_tokens=300),

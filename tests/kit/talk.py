@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
@@ -10,12 +11,14 @@ import pytest
 from kit.rows import render_briefly
 from memolog import AssistantMessage, Config, NewMessage, UserMessage
 from memolog.context.context import Context
+from memolog.core.clock import Clock
 from memolog.core.observation import Observation, Scope
 from memolog.core.reports import Forgotten
 from memolog.errors import NotSaved, StoreError
 from memolog.events import Event
 from memolog.memory import Memory
 from memolog.store import Store
+from memolog.tasks.calls import Tasks
 from memolog.testing import FakeClock, ScriptedModel
 
 THREAD, RESOURCE = "t1", "alice"
@@ -162,3 +165,13 @@ def stories(make: Callable[..., Any], *, may_lose: bool = False) -> Any:
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     return tell
+
+
+def tasks_of(store: Store, resource: str, *, session: str = "s", who: str = "me", clock: Clock | None = None) -> Tasks:
+    """Return the tasks of a resource in a store that no `Memory` has opened."""
+    components = SimpleNamespace(store=store, clock=clock or store.clock, config=store.config, writer=None)
+
+    async def opened() -> Any:
+        return components
+
+    return Tasks(opened, resource, store.config, session=session, who=who, thread=None)

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeClock
 from kit.engines import engines
 from memolog import Config, ConfigError, InputError, Memory, ObservationConfig, Usage, UserMessage
 from memolog.errors import EmptyId, MessageNotFound, ThreadExists, ThreadNotFound
 from memolog.events import Degraded, Event
 from memolog.sync import SyncMemory
-from memolog.testing import ScriptedModel
+from memolog.testing import FakeClock, ScriptedModel
 
 SMALL = Config(observation=ObservationConfig(message_tokens=1_000, previous_tokens=200), keep_prompts=True)
 

@@ -85,6 +85,7 @@ MISTAKES: dict[str, tuple[Mistake, type[MemologError], str]] = {
         "`id` of a ToolCallPart",
     ),
     "a result for a number": (lambda m: _prepare(m, ToolMessage(7, "found")), InputError, "ToolResultPart"),  # pyright: ignore[reportArgumentType]
+    "redaction for one turn": (lambda m: _turn(m, settings={"redact_raw": True}), ConfigError, "redact_raw"),
     "a model for one turn": (lambda m: _turn(m, settings={"model": "openai:x"}), ConfigError, "turn\\(model="),
     "an observer for one turn": (
         lambda m: _turn(m, settings={"observation": {"model": "openai:x"}}),

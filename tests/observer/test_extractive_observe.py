@@ -196,12 +196,6 @@ def test_list_heads_outlive_their_descriptions() -> None:
     assert (answer.priority, answer.cites) == ("medium", (1, 2))
 
 
-def test_a_short_answer_stays_whole() -> None:
-    """An answer of one line is not shortened."""
-    parsed = answered("27. Kg2 Bd5+ your move?", "28. Kg3 would be my move.")
-    assert "28. Kg3 would be my move" in text_of(parsed)
-
-
 @pytest.mark.parametrize(
     "asked",
     [

@@ -176,10 +176,7 @@ def test_a_flagged_line_says_what_is_not_in_its_sources() -> None:
     assert (one.grounded, one.metadata["ungrounded"]) == (False, ["LoginSchema", "43"])
     assert one.text == "Assistant fixed LoginSchema, 43 passed"
     assert result.faults == ("ungrounded",)
-
-
-def test_a_line_is_checked_against_what_it_cites_only() -> None:
-    """A number that only another message contains is not grounded."""
+    # The number is only in another message than the cited one.
     assert not judged(line("42 passed", 1)).observations[0].grounded
 
 

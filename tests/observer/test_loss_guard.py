@@ -225,11 +225,6 @@ def test_finished_work_may_lose_its_counts() -> None:
     assert not is_said(text, by, priority="high")
 
 
-def test_other_lines_may_go() -> None:
-    """Only 🔴 and ✅ lines are guarded. Other lines may be dropped."""
-    assert unsaid([line("Assistant looked around"), line("Perhaps", "low", 2)], [ResultLine("Something else")]) == ()
-
-
 def test_a_newer_statement_that_names_the_older_one_supersedes_it() -> None:
     """The result line merges both, says the newer one, and names what it replaced."""
     older = line("User takes ramipril 5 mg once a day", "high", 1, said_at=datetime(2026, 3, 1, tzinfo=UTC))

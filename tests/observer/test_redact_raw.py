@@ -243,13 +243,6 @@ def test_what_has_no_secret_is_the_very_same() -> None:
     assert without_secrets(said) is said
 
 
-async def test_a_turn_cannot_have_its_own() -> None:
-    """The setting belongs to the database. A turn would ignore it, so it is refused there."""
-    async with Memory(":memory:") as memory:
-        with pytest.raises(ConfigError, match="redact_raw"):
-            memory.thread("t1", resource="alice").turn(settings={"redact_raw": True})
-
-
 async def test_further_patterns_are_secrets_everywhere(tmp_path: Path) -> None:
     """What a configuration calls a secret is in no log and no index; with `redact_raw`, in no file."""
     for is_raw in (False, True):

@@ -358,14 +358,6 @@ async def test_the_better_of_two_replies_that_are_cut_off(tell: Open) -> None:
     assert [line.sources[0].span.first for line in await story.lines()][:2] == [1, 3]
 
 
-async def test_full_coverage_costs_nothing(tell: Open) -> None:
-    """If the lines cover all statements, there is one call and no fault."""
-    story = tell([WHOLE])
-    await story.observed(*TALK)
-    assert len(story.model.requests) == 1
-    assert story.told(RunEnded)[-1].faults == ()
-
-
 async def test_nothing_worth_keeping_where_nothing_was_stated(tell: Open) -> None:
     """Thanks and questions are no statements: the answer is taken as it is."""
     story = tell([tagged("nothing worth keeping")])
@@ -504,9 +496,9 @@ async def test_an_image_that_the_own_function_does_not_take(tell: Open) -> None:
         return observations_of(request)
 
     story = tell(model=mine, observation={"attach_files": True})
-    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
-        await turn.prepare(UserMessage([FilePart(media_type="image/png", data=b"\x89PNG")]))
-        await turn.record(AssistantMessage("A fine cat."))
+    await hold(
+        story.memory, UserMessage([FilePart(media_type="image/png", data=b"\x89PNG")]), "A fine cat.", thread=THREAD
+    )
     status = await story.observed()
     assert asked == [1, 0]
     assert (status.health, status.cursor) == ("ok", status.last_seq)

@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import random
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from functools import cache
 
 import pytest
@@ -13,12 +12,14 @@ from hypothesis import strategies as st
 
 from contract.raw_sql import run_sql
 from kit.effort import LONG, counts
+from kit.talk import tasks_of
 from memolog.db.queries import named_rows
 from memolog.errors import TaskBlocked, TaskCycle, TaskHeld, TaskMoveRefused
 from memolog.store import Store
+from memolog.tasks.calls import Tasks
 from memolog.tasks.dependencies import finding_path
 from memolog.tasks.rules import ORDERING, like_pairs
-from memolog.tasks.task import LINK_KINDS, LinkKind, NewTask
+from memolog.tasks.task import LINK_KINDS, LinkKind
 
 Edge = tuple[int, int]
 
@@ -101,7 +102,7 @@ class Graph:
         return source in reachable([(s, t) for s, t, kind in self.links if kind in ORDERING], target)
 
 
-async def _one_operation(store: Store, graph: Graph, chance: random.Random, most: int) -> str:
+async def _one_operation(tasks: Tasks, graph: Graph, chance: random.Random, most: int) -> str:
     """Do something at random to the store, and the same to the graph; refusals must be right."""
     numbers = list(graph.closed)
     kind = chance.choices(
@@ -109,46 +110,42 @@ async def _one_operation(store: Store, graph: Graph, chance: random.Random, most
         (4 if len(numbers) < most else 0, 8, 3, 5, 4, 2, 2),
     )[0]
     if kind == "create" or not numbers:
-        return await _create(store, graph, chance, numbers)
+        return await _create(tasks, graph, chance, numbers)
     task = chance.choice(numbers)
     other = chance.choice(numbers)
     name = f"T-{task}"
     match kind:
         case "link" if task != other:
             link: LinkKind = chance.choices(LINK_KINDS, (6, 4, 1, 1))[0]
-            return await _link(store, graph, task, other, link)
+            return await _link(tasks, graph, task, other, link)
         case "unlink" if graph.links:
             source, target, link = chance.choice(sorted(graph.links))
             graph.links.discard((source, target, link))
-            await store.task_links.unlink("alice", f"T-{source}", f"T-{target}", link, who="x")
+            await tasks.unlink(f"T-{source}", f"T-{target}", link)
         case "close" if not graph.closed[task]:
             before = _blocked(graph)
             graph.closed[task] = True
-            closed = await store.task_claims.close("alice", name, "completed", "done", session="s", who="x", force=True)
+            closed = await tasks.close(name, summary="done", force=True)
             freed = before - _blocked(graph) - {task}
             assert {ref.handle for ref in closed.unblocked} == {f"T-{number}" for number in freed}
         case "reopen" if graph.closed[task]:
             graph.closed[task] = False
-            await store.task_claims.reopen("alice", name, who="x")
+            await tasks.reopen(name)
         case "claim" | "release":
-            await _claim_or_release(store, graph, task, kind)
+            await _claim_or_release(tasks, graph, task, kind)
         case _:
             pass
     return f"{kind} {task} {other}"
 
 
-async def _create(store: Store, graph: Graph, chance: random.Random, numbers: list[int]) -> str:
+async def _create(tasks: Tasks, graph: Graph, chance: random.Random, numbers: list[int]) -> str:
     number = len(numbers) + 1
     before = tuple(chance.sample(numbers, min(len(numbers), chance.choice((0, 0, 1, 2)))))
     parent = chance.choice(numbers) if numbers and chance.random() < 0.4 else None
-    made = await store.tasks.create(
-        "alice",
-        NewTask(
-            title=f"Task {number}",
-            blocked_by=tuple(f"T-{one}" for one in before),
-            parent=f"T-{parent}" if parent else None,
-        ),
-        who="x",
+    made = await tasks.create(
+        f"Task {number}",
+        blocked_by=tuple(f"T-{one}" for one in before),
+        parent=f"T-{parent}" if parent else None,
     )
     graph.closed[number] = False
     graph.links |= {(one, number, "blocks") for one in before}
@@ -159,8 +156,8 @@ async def _create(store: Store, graph: Graph, chance: random.Random, numbers: li
     return f"create {number} {before} {parent}"
 
 
-async def _link(store: Store, graph: Graph, task: int, other: int, kind: LinkKind) -> str:
-    call = store.task_links.link("alice", f"T-{task}", f"T-{other}", kind, who="x")
+async def _link(tasks: Tasks, graph: Graph, task: int, other: int, kind: LinkKind) -> str:
+    call = tasks.link(f"T-{task}", f"T-{other}", kind)
     if kind in ORDERING and graph.has_circle_with(task, other):
         with pytest.raises(TaskCycle) as caught:
             await call
@@ -175,11 +172,11 @@ async def _link(store: Store, graph: Graph, task: int, other: int, kind: LinkKin
     return f"link {task} {other} {kind}"
 
 
-async def _claim_or_release(store: Store, graph: Graph, task: int, kind: str) -> None:
+async def _claim_or_release(tasks: Tasks, graph: Graph, task: int, kind: str) -> None:
     name = f"T-{task}"
     if kind == "claim":
         try:
-            await store.task_claims.claim("alice", name, "s", lasts=timedelta(hours=1), who="x")
+            await tasks.claim(name, lease=3600)
         except TaskBlocked:
             assert task in _blocked(graph)
         except TaskMoveRefused:
@@ -189,18 +186,18 @@ async def _claim_or_release(store: Store, graph: Graph, task: int, kind: str) ->
             assert task not in _blocked(graph)
     else:
         with contextlib.suppress(TaskHeld, TaskMoveRefused):
-            await store.task_claims.release("alice", name, "s", who="x")
+            await tasks.release(name)
 
 
 def _blocked(graph: Graph) -> frozenset[int]:
     return blocked_of(graph.closed, graph.links)
 
 
-async def _compare(store: Store, graph: Graph, story: list[str]) -> None:
+async def _compare(tasks: Tasks, graph: Graph, story: list[str]) -> None:
     found: dict[int, tuple[bool, bool]] = {}
     after = None
     while True:
-        page = await store.task_views.list("alice", limit=500, after=after)
+        page = await tasks.list(limit=500, after=after)
         found |= {int(task.handle[2:]): (task.status == "closed", task.blocked) for task in page.items}
         after = page.next
         if after is None:
@@ -208,7 +205,7 @@ async def _compare(store: Store, graph: Graph, story: list[str]) -> None:
     blocked = _blocked(graph)
     expected = {number: (is_closed, number in blocked) for number, is_closed in graph.closed.items()}
     assert found == expected, story[-5:]
-    counts_ = await store.task_ready.counts("alice")
+    counts_ = await tasks.counts()
     assert counts_.blocked == len(blocked)
 
 
@@ -218,13 +215,14 @@ async def test_blocked_equals_its_definition(store: Store, seed: int) -> None:
     """Random operations on a random graph: after each the kept state is what the definition says, and refusals are right."""
     chance = random.Random(seed)
     graph = Graph()
+    tasks = tasks_of(store, "alice", session="s", who="x")
     most, operations = (300, 2_000) if LONG else (60, 200)
     story: list[str] = []
     for number in range(operations):
-        story.append(await _one_operation(store, graph, chance, most))
+        story.append(await _one_operation(tasks, graph, chance, most))
         if not LONG or number % 10 == 0:
-            await _compare(store, graph, story)
-    await _compare(store, graph, story)
+            await _compare(tasks, graph, story)
+    await _compare(tasks, graph, story)
     counted = await run_sql(store, "SELECT COUNT(*) FROM task_links")
     assert counted[0][0] == len(graph.links)
     assert len(graph.closed) > most // 3

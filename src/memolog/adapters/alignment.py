@@ -82,7 +82,7 @@ def align(
         return Aligned(new=tuple(new), kept=kept) if rewinds else Aligned(new=tuple(new) or after_last_answer(given))
     if j < len(there) - 1:
         return Aligned(new=tuple(new))
-    return Aligned(new=tuple(new), repeated=0 if new else _unanswered(stored))
+    return Aligned(new=tuple(new), repeated=0 if new else len(after_last_answer(stored)))
 
 
 def has_answer(given: Sequence[Said]) -> bool:
@@ -90,14 +90,14 @@ def has_answer(given: Sequence[Said]) -> bool:
     return any(said.role == "assistant" for said in given)
 
 
-def after_last_answer(given: Sequence[NewMessage]) -> tuple[NewMessage, ...]:
-    """Return the messages after the last assistant message."""
-    answers = [index for index, said in enumerate(given) if said.role == "assistant"]
-    return tuple(given[answers[-1] + 1 :]) if answers else tuple(given)
+def after_last_answer(said: Sequence[S]) -> tuple[S, ...]:
+    """Return the messages after the last assistant message. Without such a message, return all messages."""
+    answers = [index for index, one in enumerate(said) if one.role == "assistant"]
+    return tuple(said[answers[-1] + 1 :]) if answers else tuple(said)
 
 
 def _is_certain(here: Sequence[_Exchange[NewMessage]], there: Sequence[_Exchange[S]], i: int, j: int) -> bool:
-    """Return whether two shared exchanges are the same conversation: the questions before are equal too, or the answers are."""
+    """Return whether equal questions belong to one conversation, because the questions before or the answers are equal too."""
     if i and j and _is_same(_key(here[i - 1]), _key(there[j - 1])):
         return True
     answer, known = (" ".join(" ".join(_text(said).split()) for said in one.rest) for one in (here[i], there[j]))
@@ -125,15 +125,9 @@ def _is_example(stored: Sequence[Said], kept: int) -> bool:
     )
 
 
-def _unanswered(stored: Sequence[Said]) -> int:
-    """Return the number of messages after the last answer of the thread."""
-    answers = [place for place, said in enumerate(stored) if said.role == "assistant"]
-    return len(stored) - (answers[-1] + 1 if answers else 0)
-
-
 def _without_history(given: Sequence[NewMessage], stored: Sequence[Said], *, is_whole: bool) -> Aligned:
     asked = [marks(said) for said in given]
-    since = stored[len(stored) - _unanswered(stored) :]
+    since = after_last_answer(stored)
     for count in range(min(len(given), len(since)), 0, -1):
         if asked[:count] == [marks(row) for row in since[-count:]]:
             return Aligned(new=tuple(given[count:]), repeated=count)
@@ -147,17 +141,13 @@ def _without_history(given: Sequence[NewMessage], stored: Sequence[Said], *, is_
 def _exchanges(messages: Sequence[S]) -> list[_Exchange[S]]:
     found: list[_Exchange[S]] = []
     for place, said in enumerate(messages):
-        if said.role == "user" and not _is_result(said):
+        if said.role == "user" and not any(isinstance(part, ToolResultPart) for part in said.parts):
             found.append(_Exchange(place, said))
         elif not found:
             found.append(_Exchange(place, None, [said]))
         else:
             found[-1].rest.append(said)
     return found
-
-
-def _is_result(said: Said) -> bool:
-    return any(isinstance(part, ToolResultPart) for part in said.parts)
 
 
 def _agreement(here: Sequence[_Exchange[NewMessage]], there: Sequence[_Exchange[S]]) -> tuple[int, int] | None:

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 from memolog import Context
 from memolog.adapters import at_once, returned
 from memolog.adapters.alignment import S, has_answer
-from memolog.adapters.guards import GuardedTurn, SyncGuardedTurn
+from memolog.adapters.guards import GuardedTurn, SyncGuardedTurn, check_memory
 from memolog.adapters.new_messages import find_new
 from memolog.adapters.provider_limits import encodable, is_refusal, take_back, tells_refusal, weight
 from memolog.core.message import NewMessage, TextPart
@@ -27,8 +27,6 @@ from memolog.sync import SyncMemory, SyncTurn
 from memolog.text.lookalikes import quoted_label
 from memolog.transfer.exact import Json
 from memolog.turn import Turn
-
-_DONE: Final = "[DONE]"
 
 
 class Events:
@@ -54,7 +52,7 @@ class Events:
 
     def _event(self) -> list[dict[str, Any]]:
         text, self._data = "\n".join(self._data), []
-        if text.strip() == _DONE:
+        if text.strip() == "[DONE]":
             self.is_done = True
             return []
         try:
@@ -201,6 +199,7 @@ class Exchange:
                 model=self._model, zone=bound.zone, settings=bound.settings
             )
         )
+        self._turn = cast("OpenTurn", bound.turn or self._own_turn)
         self._begun: tuple[NewMessage, ...] = ()
         self._is_over = self._has_refusal = False
         self.repeated: tuple[int, ...] = ()
@@ -213,10 +212,6 @@ class Exchange:
     def _model(self) -> str | None:
         model = self._body.get("model")
         return model if isinstance(model, str) else None
-
-    @property
-    def _turn(self) -> OpenTurn:
-        return self._bound.turn or cast("OpenTurn", self._own_turn)
 
     async def begin(self) -> Json:
         """Save the new messages and return the request to send."""
@@ -299,9 +294,7 @@ class Exchange:
         if not self._is_over:
             self._is_over = True
             if self._own_turn is not None:
-                await self._own_turn.__aexit__(
-                    type(error) if error else None, error, error.__traceback__ if error else None
-                )
+                await self._own_turn.__aexit__(None, error, None)
 
     async def _record(self) -> None:
         data: object = self._stream.response() if self._is_streamed else None
@@ -355,39 +348,24 @@ _current: ContextVar[Exchange | None] = ContextVar("memolog_exchange", default=N
 _OURS: Final = "x-memolog-"
 
 
-def remembering(client: C, memory: Memory | SyncMemory, turn: object, bound: Callable[..., Bound]) -> C:
-    """Return a copy of a client that uses memory and the connections of the client."""
+def remembering(client: C, memory: Memory | SyncMemory, turn: object, apis: tuple[Api, ...], **options: Any) -> C:
+    """Return a copy of a client that uses memory and the connections of the client. The other options are those of `Bound`."""
     is_async = inspect.iscoroutinefunction(getattr(type(client), "request", None))
     if not hasattr(client, "request") or not hasattr(client, "copy"):
         raise InputError(
             f"`client` cannot be wrapped: got {type(client).__name__}.",
             then="Pass the client itself: OpenAI(), AsyncOpenAI(), Anthropic() or AsyncAnthropic().",
         )
-    if not isinstance(memory, Memory | SyncMemory):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(
-            f"`memory` must be a Memory or a SyncMemory, got {type(memory).__name__}.",
-            why="The caller opens and closes the memory, and may share it between clients.",
-            then=f'Pass {"Memory" if is_async else "SyncMemory"}("memolog.db").',
-        )
-    if is_async != isinstance(memory, Memory):
-        raise InputError(
-            f"A {type(client).__name__} cannot be used with a {type(memory).__name__}.",
-            why="One of them is asynchronous, and the other is not.",
-            then=f"Use {'Memory' if is_async else 'SyncMemory'}(…) with this client.",
-        )
-    drive: Drive | None = None
-    if isinstance(memory, SyncMemory):
-        # The calls run on the event loop of the memory.
-        inner, drive = memory.asynchronous, memory.run
-    else:
-        inner = memory
+    check_memory(memory, Memory if is_async else SyncMemory)
+    # The calls of a synchronous client run on the event loop of the memory.
+    inner, drive = (memory, None) if isinstance(memory, Memory) else (memory.asynchronous, memory.run)
     if isinstance(turn, SyncTurn):
         turn = turn.asynchronous
     if isinstance(turn, SyncGuardedTurn):
         turn = turn.inner
     # Call the `copy` of the class, because the `copy` of a client that is wrapped already would wrap it twice.
     made = cast("Any", type(client)).copy(client)
-    _Remembered(made, bound(memory=inner, turn=cast("OpenTurn | None", turn)), drive)
+    _Remembered(made, Bound(memory=inner, turn=cast("OpenTurn | None", turn), apis=apis, **options), drive)
     return cast("C", made)
 
 
@@ -437,8 +415,8 @@ class _Remembered:
         """Read a complete answer now, or a streamed answer while the caller reads it."""
         exchange = _current.get()
         if exchange is not None and not _is_read(exchange, response):
-            tee = _AsyncTee(response.stream, exchange) if self._drive is None else None
-            response.stream = tee or _Tee(response.stream, exchange, cast("Drive", self._drive))
+            tee = _AsyncTee if self._drive is None else _Tee
+            response.stream = tee(response.stream, exchange, self._drive)
         return self._process(response=response, **rest)
 
 
@@ -469,10 +447,10 @@ def _is_read(exchange: Exchange, response: Any) -> bool:
 
 
 class _Passed:
-    """A stream of bytes that also feeds the exchange. The packages check its class, so it has that of the inner stream."""
+    """A stream of bytes that also feeds the exchange. `__class__` is that of the inner stream, because the packages check it."""
 
-    def __init__(self, inner: Any, exchange: Exchange) -> None:
-        self._inner, self._exchange = inner, exchange
+    def __init__(self, inner: Any, exchange: Exchange, drive: Any) -> None:
+        self._inner, self._exchange, self._drive = inner, exchange, drive
 
     @property
     def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -483,10 +461,6 @@ class _Passed:
 
 
 class _Tee(_Passed):
-    def __init__(self, inner: Any, exchange: Exchange, drive: Drive) -> None:
-        super().__init__(inner, exchange)
-        self._drive = drive
-
     def __iter__(self) -> Iterator[bytes]:
         for chunk in self._inner:
             if self._exchange.feed(chunk):

@@ -8,7 +8,6 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, cast
 
 from memolog import Context
@@ -22,17 +21,24 @@ from memolog.turn import Turn
 __all__ = ["Checked", "Guard", "GuardStopped", "GuardedTurn", "Guards", "SyncGuardedTurn"]
 
 
-def check_memory(memory: object, *, sync_too: bool = False) -> None:
-    """Raise InputError unless `memory` is a Memory. With `sync_too` a SyncMemory is accepted too."""
-    if isinstance(memory, Memory) or (sync_too and isinstance(memory, SyncMemory)):
-        return
-    if isinstance(memory, SyncMemory):
+def check_memory(memory: object, *kinds: type[Memory | SyncMemory]) -> None:
+    """Raise InputError unless `memory` belongs to one of these classes. The default is `Memory`."""
+    kinds = kinds or (Memory,)
+    if not isinstance(memory, kinds):
+        names = " or a ".join(kind.__name__ for kind in kinds)
+        # The value is not shown, because it may be a database address with a password.
         raise InputError(
-            "`memory` must be a Memory, got SyncMemory.",
-            why="This adapter is asynchronous.",
-            then="Pass a Memory: `async with Memory(…) as memory`.",
+            f"`memory` must be a {names}, got {type(memory).__name__}.",
+            why="Asynchronous code needs a Memory, and synchronous code needs a SyncMemory.",
+            then=f'Pass {kinds[-1].__name__}("memolog.db"), which the caller opens and closes.',
         )
-    raise _wrong_memory(memory, "Memory or a SyncMemory" if sync_too else "Memory")
+
+
+def check_id(what: str, value: object, then: str) -> str:
+    """Return the id of a thread or of a resource. Raise InputError if it is empty or not a string."""
+    if not isinstance(value, str) or not value:
+        raise InputError(f"The agent run has no {what}.", why="Memory is stored for a thread of a resource.", then=then)
+    return value
 
 
 def check_errors(name: str, given: object) -> None:
@@ -45,14 +51,6 @@ def check_errors(name: str, given: object) -> None:
                 why="An error of one of these classes discards the turn.",
                 then=f"Pass the classes themselves: {name}=(Blocked,).",
             )
-
-
-def _wrong_memory(given: object, wanted: str) -> InputError:
-    # The value is not shown, because it may be a database address with a password.
-    return InputError(
-        f"`memory` must be a {wanted}, got {type(given).__name__}.",
-        then=f'Pass an open memory: {wanted.rsplit(maxsplit=1)[-1]}("memolog.db").',
-    )
 
 
 Side: TypeAlias = Literal["input", "output"]
@@ -111,8 +109,7 @@ class Guards:
 
     def sync_turn(self, memory: SyncMemory, thread: str, resource: str, **options: Any) -> "SyncGuardedTurn":
         """Return a turn that calls the guards, for synchronous code: `with guards.sync_turn(memory, "t1", "alice") as turn`."""
-        if not isinstance(memory, SyncMemory):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise _wrong_memory(memory, "SyncMemory")
+        check_memory(memory, SyncMemory)
         return SyncGuardedTurn(memory, memory.thread(thread, resource=resource).turn(**options), self)
 
     async def run(
@@ -130,10 +127,6 @@ class Guards:
             answer = await model(context)
             await turn.record(answer)
         return answer
-
-    def of(self, side: Side) -> Sequence[Guard]:
-        """Return the input guards or the output guards."""
-        return self.input if side == "input" else self.output
 
 
 class GuardedTurn:
@@ -166,7 +159,7 @@ class GuardedTurn:
 
     async def _check(self, side: Side, messages: tuple[NewMessage, ...]) -> None:
         checked = Checked(side=side, messages=messages, context=self._context)
-        for guard in self._guards.of(side):
+        for guard in self._guards.input if side == "input" else self._guards.output:
             try:
                 reason = await asyncio.to_thread(guard, checked) if self._on_threads else guard(checked)
                 if inspect.isawaitable(reason):
@@ -183,10 +176,8 @@ class GuardedTurn:
         await self._turn.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._turn.__aexit__(kind, error, trace)
+    async def __aexit__(self, *error: object) -> None:
+        await self._turn.__aexit__(*cast("tuple[Any, Any, Any]", error))
 
 
 class SyncGuardedTurn:
@@ -215,21 +206,16 @@ class SyncGuardedTurn:
         self._call(self.inner.__aenter__())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._call(self.inner.__aexit__(kind, error, trace))
+    def __exit__(self, *error: object) -> None:
+        self._call(self.inner.__aexit__(*error))
 
 
 def _stop_error(guard: Guard, side: Side, reason: object) -> MemologError:
+    name = str(getattr(guard, "__name__", type(guard).__name__))
     if isinstance(reason, str) and reason.strip():
-        return GuardStopped(_guard_name(guard), side, reason)
+        return GuardStopped(name, side, reason)
     return InputError(
-        f"The {side} guard {_guard_name(guard)} returned {reason!r}.",
+        f"The {side} guard {name} returned {reason!r}.",
         why="A guard must return None, or the reason to stop as a text. The turn was discarded.",
         then="Return None or a non-empty text.",
     )
-
-
-def _guard_name(guard: Guard) -> str:
-    return str(getattr(guard, "__name__", type(guard).__name__))

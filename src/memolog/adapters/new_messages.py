@@ -1,7 +1,7 @@
 """Find the new messages in the list that a client sends, and rewind the thread if the client went back to an earlier message."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -76,7 +76,7 @@ async def _not_forgotten(
 async def _stored(
     memory: Memory, resource: str, thread: str, given: Sequence[NewMessage]
 ) -> tuple[list[Message], bool]:
-    """Return the last live messages, from the first user message of the list on, and whether the thread begins with them."""
+    """Return the live messages from the first question of the list to the end, and whether they are the whole thread."""
     handle = memory.thread(thread, resource=resource)
     rows: list[Message] = []
     before: int | None = _LAST
@@ -116,6 +116,8 @@ class AgentTurn:
         self.memory, self.resource, self.thread, self.zone = memory, resource, thread, zone
         self.id = ""
         """The id of the turn. It is empty before the first step."""
+        self.id_prefix = ""
+        """The beginning of the ids of new turns. Agent runs whose histories have the same first message have the same prefix."""
         self._turn: Turn | None = None
         # Sequence numbers of unanswered messages of an earlier agent run that this agent run repeats.
         self._repeated: tuple[int, ...] = ()
@@ -124,7 +126,7 @@ class AgentTurn:
         """Return the open turn. After `leave` the same turn is opened again. `id_` continues the turn of an earlier agent run."""
         if self._turn is None:
             turn = self.memory.thread(self.thread, resource=self.resource).turn(zone=self.zone)
-            turn.id = self.id or id_
+            turn.id, turn.id_prefix = self.id or id_, self.id_prefix
             self._turn = await turn.__aenter__()
             self.id = turn.id
         return self._turn
@@ -155,6 +157,23 @@ class AgentTurn:
         fresh, repeated = await find_new(self.memory, self.resource, self.thread, said)
         self._repeated += tuple(row.seq for row in repeated)
         return fresh
+
+    async def rewind_after(self, seq: int, known: Container[str]) -> None:
+        """Rewind the thread to a message number, if only own turns saved messages after it, and none of these messages is known.
+
+        Own turns have ids with the `id_prefix`. The caller's history then ends before these messages, because it went back.
+        """
+        handle = self.memory.thread(self.thread, resource=self.resource)
+        try:
+            page = await handle.messages(after=seq, limit=_PAGE)
+            after = [row for row in page.items if row.state == "live"]
+            is_own = all((row.turn or "").startswith(self.id_prefix) and row.id not in known for row in after)
+            if after and is_own and self.id_prefix:
+                await handle.rewind(to=seq, ended_only=True)
+        except MemologError as error:
+            if self.memory.config.strict:
+                raise
+            _log.warning("the thread cannot be rewound: %s", error)
 
     async def rows(self, id_: str) -> tuple[Message, ...]:
         """Return the stored rows of a message. Return an empty tuple if there are none or the database cannot be read."""

@@ -10,7 +10,7 @@ from memolog.errors import MemologError
 from memolog.text.message_tokens import count_tool_schemas
 from memolog.text.tokens import TokenCounter
 from memolog.transfer.conversation import as_data, as_list
-from memolog.transfer.exact import Json
+from memolog.transfer.exact import Json, value_at
 from memolog.turn import Turn
 
 _log = logging.getLogger("memolog")
@@ -54,20 +54,14 @@ def is_refusal(error: BaseException) -> bool:
 def _status(error: BaseException) -> int | None:
     """Return the HTTP status of an error; None if it has none. Each client package stores the status in another attribute."""
     response: object = getattr(error, "response", None)
-    of_response: object = getattr(response, "status_code", None)
-    if isinstance(response, Mapping):
-        of_response = as_data(as_data(cast("Mapping[str, Any]", response)).get("ResponseMetadata")).get(
-            "HTTPStatusCode"
-        )
-    for status in (
+    statuses = (
         getattr(error, "status_code", None),
         getattr(error, "status", None),
-        of_response,
+        getattr(response, "status_code", None),
+        value_at(response, ("ResponseMetadata", "HTTPStatusCode")),
         getattr(error, "code", None),
-    ):
-        if isinstance(status, int) and not isinstance(status, bool) and status in _STATUSES:
-            return status
-    return None
+    )
+    return next((status for status in statuses if isinstance(status, int) and status in _STATUSES), None)
 
 
 async def take_back(turn: Turn, also: Sequence[int] = (), *, strict: bool) -> None:

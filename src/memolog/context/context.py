@@ -29,7 +29,7 @@ class ContextMessage:
     role: Role
     parts: tuple[Part, ...]
     seq: int | None = None
-    """The number of the stored message, or of the first of several. None if no message is stored."""
+    """The number of the stored message, or of the first one if several were joined. None if the message is not stored."""
     speaker: str | None = None
     created_at: datetime | None = None
     synthetic: bool = False
@@ -115,11 +115,10 @@ class Context:
         opening = () if self.note is None else (ContextMessage.note(self.note.text),)
         return (*opening, *self.tail, *self.ephemeral)
 
-    def joined(self, *, edge: bool = True) -> tuple[ContextMessage, ...]:
-        """Return the messages of a request, in which user messages that follow each other are one message, with its edge.
+    def joined(self) -> tuple[ContextMessage, ...]:
+        """Return the messages of a request. Consecutive user messages are joined, and the edge ends the last user message.
 
-        Many servers refuse two user messages in a row, or a user message after a tool result. So the edge is the end of the
-        last user message. With `edge=False` it is left out.
+        Many servers refuse two user messages in a row, or a user message after a tool result.
         """
         messages = list[ContextMessage]()
         for message in self.messages:
@@ -127,7 +126,7 @@ class Context:
                 messages[-1] = _one(messages[-1], message)
             else:
                 messages.append(message)
-        if edge and self.edge:
+        if self.edge:
             note = ContextMessage.note(self.edge_text)
             last = max((n for n, message in enumerate(messages) if message.role == "user"), default=None)
             if last is None:
@@ -138,17 +137,13 @@ class Context:
 
     def to_openai(self, *, system: str | None = None) -> list[dict[str, Any]]:
         """Return `messages` for Chat Completions: `system` and the log first, then the messages, and the edge last."""
-        _check_system(system)
-        chat = import_module("memolog.adapters.openai.chat")
         instructions = [{"role": "system", "content": system}] if system else []
-        made: list[dict[str, Any]] = chat.to_request(self, instructions=instructions)["messages"]
+        made: list[dict[str, Any]] = _writer("openai.chat", system)(self, instructions=instructions)["messages"]
         return made
 
     def to_responses(self, *, system: str | None = None) -> dict[str, Any]:
         """Return `input`, and `instructions` if there are any, for the Responses API: `create(model=…, **result)`."""
-        _check_system(system)
-        responses = import_module("memolog.adapters.openai.responses")
-        made: dict[str, Any] = responses.to_request(self, instructions=system)
+        made: dict[str, Any] = _writer("openai.responses", system)(self, instructions=system)
         return made
 
     def to_anthropic(
@@ -158,9 +153,8 @@ class Context:
 
         `cache` is the cache mark, such as `{"type": "ephemeral", "ttl": "1h"}`. None means no marks.
         """
-        _check_system(system)
-        messages = import_module("memolog.adapters.anthropic.messages")
-        made: dict[str, Any] = messages.to_request(self, system=system, mark=None if cache is None else dict(cache))
+        mark = None if cache is None else dict(cache)
+        made: dict[str, Any] = _writer("anthropic.messages", system)(self, system=system, mark=mark)
         return made
 
     def render(self) -> str:
@@ -199,6 +193,8 @@ def _part_line(part: Part) -> str:
         return dumps({"type": "unreadable", "kind": type(part).__name__})
 
 
-def _check_system(system: object) -> None:
+def _writer(adapter: str, system: object) -> Any:
+    """Return the function of an adapter that writes a request. Raise InputError if `system` is not a text."""
     if system is not None and not isinstance(system, str):
         raise InputError(f"`system` must be a text, got {type(system).__name__}.", then='Pass system="You are …".')
+    return import_module(f"memolog.adapters.{adapter}").to_request

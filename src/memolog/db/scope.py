@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar, cast
+from typing import Final, Generic, TypeAlias, TypeVar, cast
 
 from memolog.core.exact_json import JsonValue
 from memolog.db.queries import Row, Script, load_queries
@@ -22,6 +22,13 @@ FIRST = -(2**63)
 LAST = 2**63 - 1
 _LONGEST_ID = 512
 _SHOWN = 40
+
+
+class Unchanged:
+    """The default of arguments for which None is a value."""
+
+
+UNCHANGED: Final = Unchanged()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

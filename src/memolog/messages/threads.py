@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from memolog.compaction.store import copying_compactions
 from memolog.core.clock import Clock, to_micros
@@ -14,7 +14,9 @@ from memolog.db.queries import Script, load_queries
 from memolog.db.rows import thread_from_row
 from memolog.db.scope import (
     LAST,
+    UNCHANGED,
     Page,
+    Unchanged,
     check_id,
     check_ids,
     check_limit,
@@ -32,13 +34,6 @@ q = load_queries("messages/threads")
 
 # Clones copy this many rows per statement.
 _COPY_ROWS = 500
-
-
-class _Unchanged:
-    """The type of the default of an argument for which None is a valid value."""
-
-
-UNCHANGED: Final = _Unchanged()
 
 
 class Threads(Calls):
@@ -118,7 +113,7 @@ class Threads(Calls):
         resource: str,
         thread: str,
         *,
-        title: str | _Unchanged | None = UNCHANGED,
+        title: str | Unchanged | None = UNCHANGED,
         metadata: JsonObject | Callable[[JsonObject], JsonObject] | None = None,
         overrides: JsonObject | None = None,
     ) -> Script[ThreadInfo]:
@@ -132,7 +127,7 @@ class Threads(Calls):
         yield q.update_thread(
             resource=resource,
             thread=thread,
-            title=pack(old.title if isinstance(title, _Unchanged) else title),
+            title=pack(old.title if isinstance(title, Unchanged) else title),
             metadata=object_text("The metadata", _changed(old.metadata, metadata)),
             overrides=object_text("The overrides", old.overrides if overrides is None else overrides),
             now=self._now(),

@@ -69,7 +69,8 @@ class Faults(dict[FaultKind, str]):
 
 # ---------------------------------------------------------------- endless repetition
 
-# Characters of a window. It is longer than a list item, because the items of a useful list may differ in one digit only.
+# Characters of a window, which is a piece of the reply at any position. A window is longer than a list item, because the items
+# of a useful list may differ in one digit only.
 _WINDOW: Final = 160
 _LOOKED_AT: Final = 100_000  # characters that are checked at the beginning and at the end of a reply
 _LEAST: Final = 1_500  # texts with fewer characters are never degenerate
@@ -124,7 +125,7 @@ _REFUSALS: Final = (
     r"(?:к сожалению|извините)",
 )
 _REFUSAL: Final = re.compile("|".join(_REFUSALS), re.IGNORECASE)
-_MOST_REFUSAL: Final = 1_500
+_MOST_REFUSAL: Final = 1_500  # maximum characters of a refusal
 _AROUND: Final = " *#>-\"'"
 
 
@@ -137,7 +138,7 @@ def is_refusal(lines: Sequence[str]) -> bool:
 def is_apology(text: str) -> bool:
     """Return whether one line of a reply is a refusal of the observing model.
 
-    A line that contains "assistant" is not, because it is an observation that the assistant refused something.
+    A line that contains "assistant" is no refusal. It is an observation that the assistant refused something.
     """
     plain = text.strip(_AROUND)
     return bool(_REFUSAL.match(plain[:200])) and "assistant" not in plain.lower()
@@ -155,7 +156,7 @@ _FRAME: Final = re.compile(
 )
 _FEWEST_WORDS: Final = 3
 _FEWEST_LETTERS: Final = 4
-"""A line with this many letters beyond ASCII is long enough: Chinese and Japanese have no spaces between words."""
+"""A line with this many non-ASCII letters is not short, because Chinese and Japanese have no spaces between words."""
 
 
 def is_chatter(line: str) -> bool:
@@ -194,7 +195,7 @@ _GATEWAY: Final = re.compile(
     r"|\W*error(?: code)?\W*[45]\d\d\b",
     re.IGNORECASE,
 )
-_MOST_GATEWAY: Final = 400
+_MOST_GATEWAY: Final = 400  # maximum characters of an error message of a gateway
 _ERROR_KEYS: Final = frozenset(
     {"error", "errors", "detail", "exception", "fault", "traceback", "stacktrace", "errorcode"}
 )
@@ -254,7 +255,7 @@ class Draft(_Line):
 
 
 def selected(drafts: Sequence[Draft], places: Sequence[int]) -> tuple[Draft, ...]:
-    """Return the lines with these indexes. A line whose parent is left out moves under the nearest ancestor that is not."""
+    """Return the lines with these indexes. A line whose parent is left out moves under its nearest remaining ancestor."""
     new = {place: number for number, place in enumerate(places)}
 
     def above(place: int | None) -> int | None:
@@ -272,7 +273,7 @@ class HintsDraft(Hints):
     working_memory: str | None = None
     """The new text of the whole working memory; None if the text does not change."""
     off_track: str | None = None
-    """Where the work drifted to and how to return; None while the work is on track. Only a reflector sets it."""
+    """How the work differs from the request of the user, and how to return; None if it does not. Only a reflector sets it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,17 +30,17 @@ from memolog.text.identifiers import (
 )
 from memolog.text.word_lists import MEANING
 
-_SAMPLE: Final = 20_000
+_SAMPLE: Final = 20_000  # characters at the beginning of a text that decide its script
 _LATIN: Final = re.compile(r"[a-zß-öø-ÿ]")
 _LETTER: Final = re.compile(r"[^\W\d_]")
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SCHEME: Final = re.compile(r"\A[a-z][a-z0-9+.-]{0,20}://(?:www\.)?|\Awww\.")
 _ELLIPSIS: Final = re.compile(r"…|\.{3}|\[\.\.\.\]")
 _SHORTEST_HASH: Final = 7
-_STEM: Final = 5
-_SHORTEST_STEM: Final = 3
-_MOST_ENDING: Final = 2
-_MOST_SEGMENTS: Final = 64
+_STEM: Final = 5  # letters of a stem
+_SHORTEST_STEM: Final = 3  # minimum letters of the stem of a name
+_MOST_ENDING: Final = 2  # maximum letters of the ending of a name
+_MOST_SEGMENTS: Final = 64  # maximum segments of a path that are compared
 
 
 class Evidence:

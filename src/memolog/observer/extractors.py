@@ -49,7 +49,7 @@ class Extractor:
         if not self.instructions.strip() and self.function is None:
             raise ConfigError(
                 f"The extractor {self.key} has neither instructions nor a function.",
-                then="Give it instructions for a model, a function of the messages, or both.",
+                then="Pass instructions for a model, a function of the messages, or both.",
             )
         self.json_schema()
 
@@ -144,7 +144,7 @@ async def _value(extractor: Extractor, messages: Sequence[Message], said: Mappin
 
 # ---------------------------------------------------------------- the request and the reply
 
-_MOST_KNOWN: Final = 2_000
+_MOST_KNOWN: Final = 2_000  # maximum characters of a stored value in a prompt
 _OPEN: Final = re.compile(r"<[ \t]*observations?\b[^<>\n]{0,100}>", re.IGNORECASE)
 _CLOSE: Final = re.compile(r"</[ \t]*observations?[ \t]*>", re.IGNORECASE)
 _SECTION: Final = re.compile(
@@ -202,7 +202,7 @@ def _without(text: str, keys: Sequence[str], found: dict[str, str]) -> str:
 
 # ---------------------------------------------------------------- values
 
-_MOST_TEXT: Final = 10_000
+_MOST_TEXT: Final = 10_000  # maximum characters of a value that is plain text
 _MOST_PROBLEMS: Final = 5
 _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     "object": (dict,),
@@ -216,7 +216,7 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 def read_value(text: str, schema: JsonObject | None) -> JsonValue:
-    """Return the text of a section, or the JSON value in it if there is a schema. Raises ValueError if it is not JSON."""
+    """Return the text of a section or, with a schema, the JSON value in it. Raises ValueError if the value is not JSON."""
     plain = without_fence(clean(text)).strip()
     if schema is None:
         return cut(unescape(plain), _MOST_TEXT)

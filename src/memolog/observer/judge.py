@@ -1,7 +1,7 @@
 """Decide whether a line of the log comes from a user, the assistant or a tool, and compare the line with the messages it cites.
 
-A line without support is flagged, lowered in priority or dropped, but its text is never changed. An attacker can vary the
-wording, so the rules check who is cited and whether the words of a line occur only in tool results.
+A line without support is flagged, lowered in priority or dropped, but its text is never changed. An attacker can
+choose any wording, so the rules check who is cited and whether the words of a line occur only in tool results.
 """
 
 import difflib
@@ -89,7 +89,7 @@ _ELSEWHERE: Final = re.compile(
     r"|người dùng|χρήστη|корисни|потребител|korisni[kc]|kasutaja|vartotoj|lietotāj|ה?משתמש|उपयोगकर्ता|ব্যবহারকারী|பயனர்)"
     r"|用户|用戶|使用者|ユーザ|사용자|ผู้ใช้"
 )
-_LONGEST: Final = 10_000
+_LONGEST: Final = 10_000  # maximum characters of a line that are searched
 _SHORTEST_NAME: Final = 3
 
 
@@ -129,13 +129,13 @@ class Voices:
     said: tuple[Evidence, ...]
     returned: tuple[Evidence, ...]
     by_user: tuple[Evidence, ...] | None = None
-    """The words of users, if known. Then a word that a tool returned and a model repeated counts as a word of the tool."""
+    """The words of users; None if unknown. If known, a tool's word that a model repeated counts as the tool's."""
 
     def echoes_tool(self, text: str, *, share: float, least: int = 1) -> bool:
-        """Return whether a text takes its words from tools.
+        """Return whether the words of a text come from tools.
 
-        This is so in three cases: The text copies a tool (see `copies_tool`). Or at least `least` words come from tools, and the
-        words of users and models are at most `share` times as many. Or at least two words come from tools and none from others.
+        One of three conditions is enough. The text copies a tool (see `copies_tool`). At least `least` words come from tools, and
+        at most `share` times as many from users and models. At least two words come from tools, and none from users and models.
         """
         if not self.returned:
             return False
@@ -153,9 +153,9 @@ class Voices:
         return (returned >= least and said <= share * returned) or (not said and returned >= _FEW)
 
     def copies_tool(self, text: str) -> bool:
-        """Return whether five neighbouring words of a text occur in a tool result and nowhere else.
+        """Return whether five neighbouring words of a text occur in a tool result, but not in the words of users or models.
 
-        If a text has only two to four words, all of them must occur there.
+        If a text has only two to four words, all of them must occur there side by side.
         """
         words = squeezed(folded(text)).strip(".").split(".")[:_MOST_WORDS]
         size = min(_COPIED_WORDS, len(words))
@@ -176,7 +176,8 @@ def voices_of(
 ) -> Voices:
     """Return the texts of messages and lines of the log by origin.
 
-    `said` are further texts that count as a user's. `foreign` are messages of other conversations; they count as text of a tool.
+    `said` are further texts that count as words of a user. `foreign` are messages of other conversations. They count
+    as text of a tool.
     """
     messages, foreign, log = tuple(messages), tuple(foreign), tuple(log)
     by_user = [*(said_text(message) for message in messages if is_spoken_by_user(message)), *said]
@@ -204,12 +205,12 @@ def is_of_tool(line: Observation) -> bool:
 
 
 def is_false(line: Observation) -> bool:
-    """Return whether an earlier check marked a line that claims to be a user's statement without support."""
+    """Return whether an earlier check marked a line, because it claims to be a user's statement and no message supports it."""
     return any(line.metadata.get(name) for name in ("speaks_for_user", "unverified"))
 
 
 def evidence_of(texts: Iterable[str]) -> tuple[Evidence, ...]:
-    """Return the texts joined as one evidence, or an empty tuple if there is no text."""
+    """Return the joined texts as one `Evidence`, or an empty tuple if there is no text."""
     # Searching one joined text is much faster than searching many.
     whole = "\n".join(filter(None, texts))
     return (Evidence(whole),) if whole else ()
@@ -273,7 +274,7 @@ def is_backed(
     At least `share` of the words must occur in `cited` (words of users in other messages are not counted), and each long clause
     needs a word of a user. A word that only a tool returned refutes the claim, unless the word is common or occurs in `asked`,
     the messages of the assistant that the user answers. If no tool returned anything, only words of the assistant count
-    against the claim. `confirms` is True if a user confirmed the assistant's work; then these words do not count either.
+    against the claim. `confirms` is True if a user confirmed the assistant's work; then they do not count either.
     """
     claims = _claimed(text)
     clauses = [_clause_words(clause) for clause in claims]
@@ -574,7 +575,7 @@ def judge_reflection(
 
 
 def _stays_doubtful(observation: Observation, roots: Sequence[Observation]) -> bool:
-    """Return whether a line takes at least two words from marked lines (`is_false`) and not from the others that it merges."""
+    """Return whether a line merges only marked lines (see `is_false`), or takes at least two words from marked lines only."""
     doubtful = list(filter(is_false, roots))
     if not doubtful:
         return False
@@ -589,7 +590,7 @@ def _claims(observation: Observation, is_for_user: bool) -> bool:
 
 
 def _with_trust(observation: Observation, trust: Trust, voices: Voices | None) -> Observation:
-    """Return a line with this trust. `voices` are given if the line cites a user, but its words are not the user's."""
+    """Return a line with this trust. Pass `voices` to lower it, if the line cites a user but its words are not the user's."""
     if voices is None:
         return replace(observation, trust=trust)
     is_of_tool = _is_echo(observation, voices) or voices.names_from_tool(observation.text)
@@ -625,7 +626,7 @@ def _weighed(
 
 
 def _applied(verdicts: Sequence[_Verdict], policy: Policy) -> Judged:
-    """Return the lines and their faults. With the policy "drop" only lines without faults remain, which may be none."""
+    """Return the lines and their faults. With the policy "drop", lines with faults are left out."""
     kept = [line for line, faults in verdicts if policy != "drop" or not faults]
     return Judged(
         observations=renumbered([line for line, _ in verdicts], kept),

@@ -169,7 +169,7 @@ def embedded_statements(given: ObserveInput, messages: Sequence[Message], counte
 
 
 def embedded_answer(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
-    """Observe messages for which a model failed with the embedded observer, and mark the lines with its name."""
+    """Observe messages with the embedded observer instead of a model, and mark the lines with the name of this observer."""
     found = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
     drafts = tuple(
         replace(draft, metadata={**draft.metadata, "observer": EmbeddedObserver.name})
@@ -353,7 +353,7 @@ class _ModelObserver:
         return best, problem
 
     async def _ask_for_lost(self, best: Reflected, given: ReflectInput, most: int, size: int, ask: Ask) -> Reflected:
-        """Ask once more for details that the answer lost, and return the better answer. Raises RunFault if it is vague."""
+        """Ask once more for details that the answer lost, and return the better answer. Raises RunFault if that one is vague."""
         lines = given.observations
         # Comparing many lines takes long, so a worker thread does it.
         gaps = await asyncio.to_thread(gaps_of, best.parsed.lines, lines)
@@ -618,7 +618,7 @@ async def _ask(part: _Part, observer: Observer, given: ObserveInput, ask: Ask) -
     except MemologError:
         # Smaller parts do not help against a spent budget or a lost database.
         raise
-    except Exception as error:  # noqa: BLE001 - an unreadable answer must not stop the log
+    except Exception as error:  # noqa: BLE001 - an unexpected error must not stop the log
         part.fault = RunFault(f"{type(error).__name__}: {error}", cause="refused")
     else:
         problem = None if answer.parsed.nothing else failure(answer.parsed)
@@ -631,7 +631,7 @@ async def _joined(parts: Sequence[_Part], given: ObserveInput, attempt: int, cou
     """Join the answers of all parts in their order, and add a replacement for parts without an answer.
 
     Neighbouring parts that the model refused get one line that says so. The embedded observer is not used for them, because it
-    would copy the refused words into the log, and the model is shown the log. It observes the parts that failed otherwise.
+    would copy the refused words into the log, and the model is shown the log. It observes all other parts without an answer.
     """
     answers: list[Observed] = []
     missing, embedded, error = 0, 0, ""

@@ -2,16 +2,16 @@
 
 The rules compare the old lines, which a reflector read, with the result lines, which are to replace them:
 
-1. A result line *says* a 🔴 or ✅ line if it contains the words of that line side by side. It also says that line if it merges it
-   and contains at least 60 % of its content words. 80 % are needed if the result line does not merge that line, or if that line
-   forbids or denies something or is in a script without capitals. If that line is 🔴, the result line must also contain each of
-   its names, numbers, dates and times.
+1. A result line *says* an old 🔴 or ✅ line if it contains the words of the old line side by side, or at least 60 % of the
+   content words. 80 % are needed in three cases: the result line does not merge the old line, the old line forbids or denies
+   something, or the old line is in a script without capitals. If the old line is 🔴, the result line must also contain each
+   name, number, date and time of the old line.
 2. If an old line forbids, denies or limits something, a clause of the result line must do the same: one of the words "not",
-   "against", "stop", "only" and so on must be followed directly by the same words, and the clause must not contain a second
-   such word or a longer word that is in none of the merged lines. The result line must not contain words that revoke a
-   statement ("used to", "unless", "is void", "but", a question mark). If the old line denies nothing, the result line must not
-   deny most of its words. If a 🔴 line contains one of two opposites ("below" and "above", "before" and "after"), the result
-   line must contain the same one before the same words.
+   "against", "stop", "only" and so on must be followed directly by the same words, and the clause must not contain more such
+   words than the old clause, or a longer word that is in none of the merged lines. The result line must not contain words that
+   revoke a statement ("used to", "unless", "is void", "but", a question mark). If the old line denies nothing, the result line
+   must not deny most of its words. If a 🔴 line contains one of two opposites ("below" and "above", "before" and "after"), the
+   result line must contain the same one before the same words.
 3. A result line *supersedes* an old line if it merges this line and a newer 🔴 or ✅ line, says the newer line, contains a word
    of the old line, and contains a word of change ("moved", "instead of", "no longer"). If the old line forbids something, the
    newer line must also contain a word of change and a word for the forbidden thing.
@@ -43,7 +43,7 @@ _BY_KIND: Final[dict[Kind, int]] = {
     "hash": 2,
     "name": 3,
 }
-"""Ranks of identifiers; 0 is the most valuable. Quotes, numbers and dates have no meaning without their sentence."""
+"""Ranks of identifiers; 0 is the most valuable. Quotes, numbers and dates have no rank, because they need their sentence."""
 _VERBATIM: Final = 10  # added to the rank of an identifier in the verbatim text of a line
 _MERGED: Final = 0.6  # minimum share of words in a result line that merges the old line
 _UNMERGED: Final = 0.8  # minimum share of words in any other result line
@@ -259,8 +259,8 @@ def _is_newer(one: Observation, other: Observation, places: Mapping[str, int]) -
 
 # ---------------------------------------------------------------- words
 
-_SHORT: Final = 4
-_ENDING: Final = 2
+_SHORT: Final = 4  # two forms of a word have at least this many first letters in common
+_ENDING: Final = 2  # maximum letters of the shorter form that may differ
 
 
 class _Words:
@@ -479,7 +479,7 @@ _OPPOSITES: Final = (
     "earlier|sooner|früher|más temprano|plus tôt / later|später|más tarde|plus tard",
 )
 _FOLLOWING: Final = 2  # maximum number of content words after an opposite that are compared
-_NEAR: Final = 6  # they are searched among this many next words
+_NEAR: Final = 6  # these words are searched among this many words after the opposite
 
 
 @dataclass(frozen=True, slots=True)
@@ -517,9 +517,9 @@ def _sides(text: str) -> tuple[_Side, ...]:
         size = len(fitting[0][0]) if fitting else 1
         for _, pair, is_second in (one for one in fitting if len(one[0]) == size):
             rest = words[at + size : at + size + _NEAR]
-            telling = [word for word in rest if word[0].isdigit() or content_words(word)][:_FOLLOWING]
+            following = [word for word in rest if word[0].isdigit() or content_words(word)][:_FOLLOWING]
             is_denied = at > 0 and words[at - 1] in _NOT
-            found.append(_Side(pair, is_second, is_denied, tuple(telling)))
+            found.append(_Side(pair, is_second, is_denied, tuple(following)))
         at += size
     return tuple(found)
 
@@ -562,7 +562,7 @@ def _caseless_names(text: str) -> tuple[str, ...]:
 
 
 def _has_caseless(name: str, text: Evidence) -> bool:
-    """Return whether a name occurs in a text. The first or last letter of a long name may be missing: it may be a particle."""
+    """Return whether a name occurs in a text. The first or last letter of a long name may be missing (a particle)."""
     name = folded(name)
     forms = (name, name[1:], name[:-1]) if len(name) >= _LONG_NAME else (name,)
     return any(form in text.literal for form in forms)

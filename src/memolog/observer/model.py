@@ -115,14 +115,14 @@ class ModelWrapper(ManagedModel):
 Cause: TypeAlias = Literal["refused", "denied", "away"]
 """Why a call failed: its content was refused, the call is not allowed ("denied"), or the model was not reached ("away")."""
 
-# The same call may succeed after one of these statuses: timeout, conflict, too early, too many requests; and from 500 upwards.
+# After one of these statuses (timeout, conflict, too early, too many requests), or 500 and above, the same call may succeed.
 _PASSING: Final = frozenset({408, 409, 425, 429})
 _SERVER_FAULT: Final = 500
 # Statuses about the content of a request. Other statuses are about the key, the model or the bill.
 _ABOUT_THE_REQUEST: Final = frozenset({400, 406, 413, 415, 422, 451})
 _STATUS_NAMES: Final = ("status_code", "status", "code", "http_status")
 _STATUSES: Final = range(400, 600)
-_DEEPEST: Final = 10
+_DEEPEST: Final = 10  # maximum number of causes of an error that are searched
 # Names of connection errors of common clients. These classes do not always derive from ConnectionError.
 _CONNECTION_ERRORS: Final = frozenset(
     {
@@ -163,7 +163,7 @@ class ModelRefused(ModelError):
 def is_transport_error(error: BaseException) -> bool:
     """Return whether the connection or the server failed, so that the same call may succeed later.
 
-    Errors of all clients are recognised by their HTTP status, or by a connection error among their causes.
+    An error of any client is recognised by its HTTP status, or by a connection error among its causes.
     """
     if isinstance(error, ModelError):
         return error.retryable
@@ -217,7 +217,7 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """The prices of a million tokens in US dollars. A cache price of None means the price of other input."""
+    """The prices of a million tokens in US dollars. A cache price of None means the price of input."""
 
     input: float
     output: float
@@ -254,8 +254,8 @@ class Retry:
     longest: float = 8.0
     """The maximum seconds of one wait, not including the wait that the provider asked for."""
     total: float | None = None
-    """After this many seconds no attempt begins, except a second one. None means the timeout of one attempt. Every attempt may
-    use its whole timeout."""
+    """No third or later attempt begins after this many seconds. None means the timeout of one attempt. An attempt that has begun
+    may use its whole timeout."""
     chance: Callable[[], float] = random.random
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     time: Callable[[], float] = time.monotonic
@@ -408,7 +408,7 @@ class BudgetedModel(ModelWrapper):
 
     def __init__(self, model: Model, *limits: Limit) -> None:
         super().__init__(model)
-        # The cost of calls through this object is not in the ledger yet.
+        # The ledger does not contain the cost of calls through this object yet, so it is added.
         self._limits, self._cost = limits, 0.0
 
     async def complete(self, request: ModelRequest) -> ModelReply:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _STAND_IN: Final = "Until then the embedded observer is used, unless `strict` is set."
 _INSTALL: Final = 'Run: pip install "memolog[llm]". '
-_SHOWN: Final = 300
+_SHOWN: Final = 300  # maximum characters of a provider's message in an error
 _VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
 # Variables for the keys of providers that do not follow the pattern PROVIDER_API_KEY.
 _KEYS: Final = {"azure": "AZURE_OPENAI_API_KEY", "cohere": "CO_API_KEY", "gateway": "PYDANTIC_AI_GATEWAY_API_KEY"}
@@ -58,8 +58,8 @@ _NOT_ALLOWED: Final = frozenset({401, 403})
 _FINISHED: Final[Mapping[str, FinishReason]] = {reason: reason for reason in get_args(FinishReason)}
 # Added to `max_tokens` for reasoning models, because providers count reasoning tokens as part of the answer.
 _THOUGHT_TOKENS: Final = 16_000
-# Between two pieces of a streamed answer, a quarter of the timeout may pass. A model needs longer before the first piece,
-# because it reads the whole prompt first.
+# A pause between two pieces of a streamed answer may last a quarter of the timeout. The wait for the first piece may last the
+# whole timeout, because a model reads the prompt first.
 _PAUSE_SHARE: Final = 4
 
 
@@ -145,7 +145,7 @@ class PydanticModel(ManagedModel):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Return the provider's answer. Calls again after a transport error, as `retry` says."""
+        """Return the provider's answer. After a transport error the call is repeated, within the limits of `retry`."""
         client = await self._ready()
 
         async def ask(seconds: float) -> ModelReply:
@@ -478,7 +478,7 @@ class TieredModel(ManagedModel):
         self._above = needed_model(above)
         self._counter = counter or HeuristicCounter()
         self.name = " | ".join(dict.fromkeys(model.name for model in self._inside()))
-        """The names of all models, smallest tier first. The usage of a reply has the name of the model that answered."""
+        """The names of all models, from the smallest tier. The usage of a reply has the name of the model that answered."""
 
     def pick(self, request: ModelRequest) -> Model:
         """Return the model for the size of this request."""
@@ -509,7 +509,7 @@ class FallbackModel(ManagedModel):
     """Calls several models in order until one of them answers: `FallbackModel("openai:…", "anthropic:…")`."""
 
     def __init__(self, first: ModelSpec, *others: ModelSpec, seconds: float | None = None) -> None:
-        """Pass the models in order. Each model has `seconds`, including retries; None means the timeout of the request."""
+        """Pass the models in order. `seconds` limits each model, including its retries. None means the timeout of the request."""
         if not others:
             raise ConfigError("A FallbackModel needs at least two models.", then="Pass a second model.")
         self._models: list[Model] = [needed_model(spec) for spec in (first, *others)]

@@ -28,14 +28,14 @@ from memolog.text.identifiers import content_words
 from memolog.text.redaction import REDACTION, Redactor
 from memolog.text.tokens import TokenCounter
 
-_SAME: Final = 0.5
+_SAME: Final = 0.5  # minimum share of words in the message that a line without citations comes from
 _MEANING: Final = re.compile(r"[ ]?\(meaning ([^()\n]{1,80})\)", re.IGNORECASE)
 _OFF_TRACK: Final = "The work has left what was asked for. "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewGroup:
-    """A group that is being written: its id, and the tools that give its lines ids and token counts and redact them."""
+    """A group that is being written: its id, and the functions that number, count and redact its lines."""
 
     id: str
     new_id: Callable[[], str]
@@ -46,10 +46,10 @@ class NewGroup:
 def draft_hints(
     new: HintsDraft, given: ObserveInput, messages: Sequence[Message], foreign: Sequence[Message] = ()
 ) -> tuple[Hints, tuple[str, ...]]:
-    """Return the hints that the messages, the earlier hints or the lines of the log support, and the faults of the others.
+    """Return the hints that the messages, the earlier hints or the lines of the log support, and a fault if a hint was dropped.
 
-    A hint that is None is filled from the hints before it when the group is activated, because other groups that were observed
-    at the same time may be activated first.
+    A dropped or missing hint is None. Activation replaces None by the thread's hint at that time, because other groups that were
+    observed at the same time may be activated first.
     """
     redacted = Hints(
         current_task=_redacted(new.current_task, given.redactor),
@@ -135,7 +135,7 @@ def _observation(draft: Draft | ReflectedDraft, text: str, ordinal: int, group: 
 def _moment_of(draft: Draft, sources: Sequence[tuple[Message, Evidence]]) -> datetime:
     """Return the time of the message that a line without citations comes from.
 
-    This is the message with the most words of the line. If it has less than half of them, it is the message nearest in time.
+    This is the message with the most words of the line, if it has at least half of them; else the message nearest in time.
     """
     zone = draft.said_at.tzinfo or UTC
     found = [(support(draft.text, evidence), in_zone(message.created_at, zone)) for message, evidence in sources]
@@ -186,8 +186,8 @@ def _merged(draft: ReflectedDraft, lines: Sequence[Observation]) -> list[Observa
 def _merged_fields(metadata: JsonObject, merged: Sequence[Observation]) -> JsonObject:
     """Return the fields of a merged line.
 
-    These are its own fields, the fields of the merged line if there is only one, and the mode if all merged lines have the same
-    mode.
+    These are the fields of the draft, the fields of the old line if only one was merged, and the mode if all old lines have the
+    same mode.
     """
     fields = {**(merged[0].metadata if len(merged) == 1 else {}), **metadata}
     fields.pop("mode", None)
@@ -280,7 +280,7 @@ class Guarded:
     carried: int
     """The number of lines that code copied from the old log, because the reflection lost them."""
     omitted: tuple[str, ...]
-    """The ids of merged lines whose names are lost. These lines count as dropped."""
+    """The ids of merged old lines with a name that the result does not contain. These lines count as dropped."""
 
 
 def gaps_of(drafts: Sequence[ReflectedDraft], lines: Sequence[Observation]) -> Gaps:
@@ -423,7 +423,7 @@ def _archive_line(
 ) -> Observation:
     """Return the archive line of a subject. It includes the earlier archive lines of the same subject."""
     before = [line for line in earlier if line.metadata.get(_SUBJECT) == subject]
-    # A line that merges several lines is counted as this many lines.
+    # A line that merges several lines counts as that many lines.
     count = sum(max(1, len(line.merges)) for line in lines) + sum(int(line.metadata[_ARCHIVED]) for line in before)
     all_lines = [*before, *lines]
     days = [line.said_at.date().isoformat() for line in all_lines if line.said_at]

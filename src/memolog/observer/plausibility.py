@@ -23,14 +23,14 @@ from memolog.text.tokens import TokenCounter
 # An answer may have at most this many times the tokens of its messages. It may always have _LEAST_ROOM tokens.
 _MOST_TIMES: Final = 20
 _LEAST_ROOM: Final = 300
-# A line or a hint with at least this many words, all of which stand side by side in the instructions, is a copy of them.
+# A line or a hint with at least this many words, which occur side by side in the instructions, is a copy.
 _LINE_WORDS: Final = 4
 _HINT_WORDS: Final = 3
 _MOST_ECHOED: Final = 0.5  # a reply with a larger share of copied rows is an echo of the prompt
 _LEAST_SUPPORT: Final = 0.34  # minimum share of words from the messages in a line without citations
 _SUPPORTED: Final = 0.5  # a line with at least this share of words from the messages is supported
 _FEW_WORDS: Final = 2
-# For each line that shares a word with the messages, at most this many statements that share none are accepted.
+# Statements that share no word with the messages are accepted, at most this many for each line that shares one.
 _MOST_DOUBTFUL: Final = 2
 _ALIKE: Final = 0.8  # two lines with at least this share of common words are the same
 # Elements of a prompt that contain data and not instructions.
@@ -55,7 +55,7 @@ def _elements(text: str, opening: re.Pattern[str]) -> Iterator[tuple[range, str]
             continue
         end = text.find(f"</{name}>", tag.end())
         if end < 0:
-            # Then later tags of this name are not closed either, so they are not searched again.
+            # Later opening tags of this name have no closing tag either, so they are skipped.
             unclosed.add(name)
             continue
         at = end + len(f"</{name}>")
@@ -172,7 +172,7 @@ def _is_unfounded(draft: Draft, said: Evidence) -> bool:
 def _is_said_again(draft: Draft, evidence: Evidence) -> bool:
     """Return whether the cited messages support a line that is in the log already."""
     words, share = content_words(draft.text), support(draft.text, evidence)
-    # A single common word may be chance, unless the line contains at least half of the words of the messages.
+    # One shared word may be chance, unless the line contains at least half of the words of the messages.
     is_more = share * len(words) >= _FEW_WORDS or support(evidence.literal, Evidence(draft.text)) >= _SUPPORTED
     return share >= _SUPPORTED and is_more and _words_of(draft.text)[1] <= evidence.words
 
@@ -203,7 +203,7 @@ class _Echoes:
         return len(words) >= least and self._instructions.has(needle) and not self._said.has(needle)
 
     def is_shell(self, text: str) -> bool:
-        """Return whether a line contains markup of the transcript or is an unfilled placeholder, and no message contains it."""
+        """Return whether a line has markup of the transcript or is an unfilled placeholder, and does not occur in a message."""
         found = _SHELL.search(folded(text))
         return bool(found) and not self._said.has(squeezed(folded(text)))
 
@@ -319,7 +319,7 @@ def _says_something(message: Message) -> bool:
 
 
 def in_order(drafts: Sequence[Draft]) -> tuple[Draft, ...]:
-    """Return the lines sorted by time. The lines under a line stay with it."""
+    """Return the lines sorted by time. A line stays together with the lines under it."""
     trees: dict[int, list[int]] = {}
     for place in range(len(drafts)):
         root, above = place, drafts[place].parent

@@ -87,7 +87,8 @@ def reflector_system(mode: str, voice: str, custom: str = "") -> str:
 def level_text(level: int, *, said_too_long: bool = True) -> str:
     """Return the instructions of a compression level.
 
-    `said_too_long=False` leaves out the sentence that the last answer was too long. Use it if that answer lost too much.
+    Pass `said_too_long=False` if the last answer was short enough but lost details. Then the instructions do not say that it was
+    too long.
     """
     text = _LEVEL.split(_text("levels"))[level + 1].strip()
     return text if said_too_long or not text.startswith(_TOO_LONG) else text.partition(". ")[2]

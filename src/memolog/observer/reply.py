@@ -78,9 +78,10 @@ class _Times:
         self._days = sorted({self._base.date(), *(moment.date() for moment in self._by_number.values())})
 
     def said_at(self, line: Line, parent: Draft | None, faults: Faults) -> datetime:
-        """Return the time of a cited message, else of the parent, else of the message nearest to the time in the line.
+        """Return the time of a cited message.
 
-        A line under a parent has the parent's time only if it has no time and no other date.
+        A line without citations has the time of its parent, if the line contains no time and no other date than the parent.
+        Otherwise it has the time of the message that is nearest to the time in the line.
         """
         cited = sorted(self._by_number[number] for number in line.refs)
         if cited:
@@ -419,7 +420,7 @@ def _document(text: str | None) -> str | None:
 
 def _hint(text: str | None, faults: Faults) -> str | None:
     plain = unescape(without_tags(cut(text or "", _MOST_HINT), faults)).strip()
-    return None if _EMPTY_HINT.fullmatch(plain[:100]) and len(plain) < 100 else plain  # noqa: PLR2004 - far above any such word
+    return None if _EMPTY_HINT.fullmatch(plain[:100]) and len(plain) < 100 else plain  # noqa: PLR2004 - longer than any such word
 
 
 # ---------------------------------------------------------------- replies in JSON

@@ -262,7 +262,7 @@ def thread_sections(text: str, aliases: frozenset[str], faults: Faults) -> dict[
     return {name: "\n".join(lines) for name, lines in found.items()}
 
 
-_MOST_LINES: Final = 2_000
+_MOST_LINES: Final = 2_000  # maximum lines of a section
 _MOST_ROWS: Final = 100  # maximum rows of text of one line
 _MOST_VERBATIM: Final = 20_000  # maximum characters
 
@@ -275,7 +275,7 @@ class Known:
         self._ordered = sorted(self.members)
 
     def between(self, first: int, last: int) -> list[int]:
-        """Return the known numbers from `first` to `last`, both included. It is fast also for a huge range."""
+        """Return the known numbers from `first` to `last`, both included. A huge range is fast too."""
         return self._ordered[bisect_left(self._ordered, first) : bisect_right(self._ordered, last)]
 
 
@@ -447,7 +447,7 @@ def _line(raw: str, known: Known, faults: Faults) -> Line:
     text = _DOUBT.sub("", text)
     text, refs = _take_references(text, known, faults)
     if not refs and head.priority is not None and head.at is None:
-        # Small models write the citation at the place of the time.
+        # Some small models write the citation where the time belongs.
         text, refs = _take_leading_references(text, known)
     text, facts = _take_facts(text)
     if len(text) > MOST_LINE:
@@ -518,7 +518,7 @@ _WHEN: Final = re.compile(
 _WEEKDAY: Final = re.compile(r"[^\W\d]{2,12}\.?,?")
 _ARROW: Final = re.compile(r"(?:->|=>|→|⇒|➜|↳)[ \t]*")
 _EMPHASIS: Final = re.compile(r"(?:\*\*|__)[ \t]*")
-_MOST_HEADS: Final = 8
+_MOST_HEADS: Final = 8  # maximum number of marks, times and arrows before the text
 
 
 class _Head:
@@ -685,11 +685,11 @@ _NEXT: Final = re.compile(r"[;,]\s*(?=[A-Za-z][A-Za-z_ -]{1,20}[=:])")
 _EQUALS: Final = re.compile(r"\s*[A-Za-z][A-Za-z_ -]{1,20}?\s*=")
 _PAIR: Final = re.compile(r"\s*([A-Za-z][A-Za-z_ -]{1,20}?)\s*+[=:]\s*(.+)", re.DOTALL)
 _FILE: Final = re.compile(r"(.+?)[:#]L?(\d{1,7}(?:-L?\d{1,7})?)")
-_LONGEST_FACTS: Final = 1_600
-_MOST_VALUE: Final = 500
-_MOST_WORD: Final = 40
+_LONGEST_FACTS: Final = 1_600  # maximum characters of all facts of a line
+_MOST_VALUE: Final = 500  # maximum characters of the value of a fact
+_MOST_WORD: Final = 40  # maximum characters of a category
 _MOST_FILES: Final = 50
-_MOST_FIELDS: Final = 20
+_MOST_FIELDS: Final = 20  # maximum number of facts with unknown names
 
 
 def _take_facts(text: str) -> tuple[str, dict[str, str]]:

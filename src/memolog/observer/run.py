@@ -145,7 +145,7 @@ class ModelCalls:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Return whether this asyncio task was cancelled. If not, a CancelledError is a failure of the model."""
+    """Return whether the error cancels this asyncio task. Any other CancelledError is a failure of the model."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
@@ -157,13 +157,13 @@ def _sum(one: Usage | None, other: Usage) -> Usage:
 
 
 _SUMMED: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost")
-_LONG_TOKENS: Final = 20_000
-_TOKENS_A_MESSAGE: Final = 100
+_LONG_TOKENS: Final = 20_000  # a worker thread checks the answer about a longer span
+_TOKENS_A_MESSAGE: Final = 100  # added for each message, because short messages take time too
 # The call of a tool result is searched in at most this many messages before the span.
 _LOOKED_BACK: Final = 200
 _ANSWERED: Final = 6
 """This many messages before a span are passed to the observer, because the first messages of the span may answer them."""
-# A second answer of the reflector may exceed the target by a tenth of the log, because it adds details that the first one lost.
+# The second answer of a reflector adds details that the first one lost. It may exceed the target by a tenth of `reflect_at`.
 _LOST_SHARE: Final = 10
 _FIRST: Final = "personal"
 """The template that the observer starts from if there is no working memory yet."""
@@ -687,5 +687,5 @@ def _changed_hints(
 
 
 def _zone(values: Sequence[Message] | Sequence[Observation]) -> tzinfo:
-    """Return the zone of the newest message or line that has one; UTC if none has, or it is unknown here."""
+    """Return the zone of the newest message or line that has one; UTC if there is none or it is unknown on this system."""
     return zone_of(next((value.zone for value in reversed(values) if value.zone), None))[0]

@@ -81,7 +81,7 @@ class _Calls:
         self.answered = frozenset(id(call) for call, _ in pairs)
 
     def call_of(self, result: ToolResultPart) -> ToolCallPart | None:
-        """Return the call that a result answers, also for a repeated result."""
+        """Return the call that a result answers; None if there is none. A second result of a call has the same call."""
         return self._of_results.get(id(result)) or self._by_id.get(result.call_id)
 
 
@@ -112,7 +112,7 @@ def numbered(messages: Sequence[Message], zone: tzinfo | None = None, first: int
     )
 
 
-# Encoded files and encrypted data. In prose, there are never this many letters without a space.
+# Encoded files and encrypted data: at least 1,000 letters and digits without a space, which no prose has.
 _BLOB: Final = re.compile(
     r"data:[\w.+/-]{1,100}(?:;[\w=.-]{1,60}){0,4};base64,[A-Za-z0-9+/=_-]{64,}+|(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{1000,}+=*+"
 )
@@ -138,7 +138,7 @@ class PartWriter:
         return escape(quoted_label(self.redactor.redact(short_line(text, most)), most, is_tool=is_tool))
 
     def tool(self, text: str) -> str:
-        """Return the name of a tool, which cannot look like a role."""
+        """Return the name of a tool in a form that cannot be mistaken for a role."""
         return self.name(text, 80, is_tool=True)
 
     def line(self, text: str, most: int = 200) -> str:
@@ -309,8 +309,8 @@ def _frame(entry: _Entry, counter: TokenCounter) -> int:
 
 _TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
 _OPAQUE: Final = re.compile(r"signature|encrypted|redacted|cipher|blob", re.IGNORECASE)
-_DEEPEST: Final = 40
-_MANY: Final = 5_000
+_DEEPEST: Final = 40  # maximum nesting of JSON that is shown
+_MANY: Final = 5_000  # maximum items of a JSON object or array that are shown
 # Maximum tokens of a tool call or result, of a reasoning part, and of a part of unknown type.
 _TOOL_TOKENS: Final = 10_000
 _REASONING_TOKENS: Final = 200
@@ -381,7 +381,7 @@ def _measures(part: FilePart) -> Iterable[str]:
 
 def _size(count: int) -> str:
     for unit in ("bytes", "kB", "MB"):
-        if count < 1_000:  # noqa: PLR2004 - the next unit
+        if count < 1_000:  # noqa: PLR2004 - from here the next unit is used
             return f"{count} {unit}"
         count = round(count / 1_000)
     return f"{count} GB"
@@ -469,9 +469,9 @@ def _plain(value: object, depth: int) -> object:
 _MOST_CHARACTERS: Final = 128
 _USUAL_CHARACTERS: Final = 16
 _MARK: Final = re.compile(r"\[… ([1-9][0-9,]{0,12}) characters left out …\]")
-_MARK_TOKENS: Final = 16
+_MARK_TOKENS: Final = 16  # maximum tokens of a mark
 _OPEN_ENTITY: Final = re.compile(r"&[a-z]{0,4}\Z")
-_ENTITY: Final = 5
+_ENTITY: Final = 5  # maximum characters of an HTML entity that `escape` writes
 # A word with fewer characters may be a secret key, so it is not divided.
 _WORD: Final = 2_000
 _LAST_WORD: Final = re.compile(r"(?<![!-~])[!-~]++\Z")

@@ -20,12 +20,11 @@ from typing import Final, cast
 
 from memolog.core.clock import from_micros, to_micros
 from memolog.core.exact_json import dumps, loads, pack, unpack
-from memolog.db.engine import writes
 from memolog.db.queries import Row, Script, load_queries
-from memolog.db.scope import check_ids, check_limit, check_optional_ids, taking_thread
+from memolog.db.scope import check_limit, check_optional_ids, taking_thread
 from memolog.errors import InputError, StoreCorrupt, TaskBlocked, TaskHeld, TaskMoveRefused
 from memolog.tasks.dependencies import reading_refs, reading_roots, settling_after_status, taking_book
-from memolog.tasks.rows import TaskCalls, change_step, finding, lease_name, reading_task, ref_from_row
+from memolog.tasks.rows import TaskCalls, change_step, finding, lease_name, reading_task, ref_from_row, writes
 from memolog.tasks.rules import named
 from memolog.tasks.task import CLOSE_REASONS, Claimed, Closed, CloseReason, Decayed, Task
 
@@ -45,20 +44,19 @@ _LONGEST_SUMMARY = 100_000
 
 
 class TaskClaims(TaskCalls):
-    """Claims and closes tasks."""
+    """Calls that claim, close and decay tasks."""
 
     @writes("task_claims.claim")
-    def claim(
-        self, resource: str, task: str, session: str, *, lasts: timedelta, who: str, thread: str | None = None
-    ) -> Script[Claimed]:
-        """Claim a task for a session, and make it the active task of a thread. Claiming it again renews the claim.
+    def claim(self, task: str, *, thread: str | None = None, lease: float | None = None) -> Script[Claimed]:
+        """Claim a task for this session, for `lease` seconds, and make it the active task of a thread.
 
-        Raise TaskBlocked if another task must be closed first, and TaskHeld if another session has claimed the task.
+        Only one of several callers succeeds. Raise TaskBlocked if another task must be closed first, and TaskHeld if another
+        session has claimed the task.
         """
-        check_ids(session=session, who=who)
+        thread = self._thread if thread is None else thread
         check_optional_ids(thread=thread)
-        moment, end = self._end(lasts)
-        now, until = to_micros(moment), to_micros(end)
+        resource, session, now, end = self.resource, self._holder, self._now, self._end(lease)
+        until = to_micros(end)
         found = yield from finding(resource, task)
         if thread is not None:
             yield from _locking_thread(resource, thread, now)
@@ -67,11 +65,11 @@ class TaskClaims(TaskCalls):
         name = lease_name(found.id)
         # Only one of several callers acquires the lease.
         rows = yield lease_queries.acquire(resource=resource, name=name, owner=pack(session), now=now, expires_at=until)
-        fence = rows[0].fence if rows else (yield from self._prolonging(resource, found, session, until))
+        fence = rows[0].fence if rows else (yield from self._prolonging(found, until))
         took = yield claim_queries.take_task(
             task_pk=found.pk,
             session=pack(session),
-            assignee=who,
+            assignee=self._name,
             lease_micros=until - now,
             now=now,
         )
@@ -81,73 +79,60 @@ class TaskClaims(TaskCalls):
             yield claim_queries.set_active(resource=resource, thread=thread, task_pk=found.pk, session=pack(session))
         if rows:
             before = unpack(found.session) if found.status == "in_progress" else None
-            yield change_step(found.pk, now, who, "claimed", session=session, took_over_from=before)
+            yield change_step(found.pk, now, self._name, "claimed", session=session, took_over_from=before)
         claimed = yield from reading_task(found.pk)
         return Claimed(task=claimed, until=end, fence=fence, renewed=not rows)
 
-    def _prolonging(self, resource: str, found: Row, session: str, until: int) -> Script[int]:
+    def _prolonging(self, found: Row, until: int) -> Script[int]:
         """Renew the lease of this session and return its fence. Raise TaskHeld if another session has the lease."""
         rows = yield claim_queries.prolong(
-            resource=resource, name=lease_name(found.id), session=pack(session), expires_at=until
+            resource=self.resource, name=lease_name(found.id), session=pack(self._holder), expires_at=until
         )
         if not rows:
-            yield from _held_by_other(resource, found)
+            yield from _held_by_other(self.resource, found)
         return rows[0].fence
 
     @writes("task_claims.heartbeat")
-    def heartbeat(self, resource: str, task: str, session: str, *, lasts: timedelta) -> Script[Claimed]:
-        """Renew a claim. Raise TaskHeld if this session has not claimed the task."""
-        check_ids(session=session)
-        _, end = self._end(lasts)
-        found = yield from finding(resource, task)
-        if found.status != "in_progress" or unpack(found.session) != session:
-            yield from _held_by_other(resource, found)
-        fence = yield from self._prolonging(resource, found, session, to_micros(end))
+    def heartbeat(self, task: str, *, lease: float | None = None) -> Script[Claimed]:
+        """Renew the claim of this session. Saving messages in the thread of its active task renews the claim too."""
+        end = self._end(lease)
+        found = yield from finding(self.resource, task)
+        if found.status != "in_progress" or unpack(found.session) != self._holder:
+            yield from _held_by_other(self.resource, found)
+        fence = yield from self._prolonging(found, to_micros(end))
         held = yield from reading_task(found.pk)
         return Claimed(task=held, until=end, fence=fence, renewed=True)
 
     @writes("task_claims.release")
-    def release(self, resource: str, task: str, session: str, *, who: str, force: bool = False) -> Script[Task]:
+    def release(self, task: str, *, force: bool = False) -> Script[Task]:
         """Release a task, so that it is open again. `force` also releases a task that another session has claimed."""
-        check_ids(session=session, who=who)
-        now = self._now()
+        resource, now = self.resource, self._now
         found = yield from finding(resource, task)
         if found.status != "in_progress":
             raise TaskMoveRefused(found.handle, found.status, "released", "Only a claimed task can be released.")
         yield claim_queries.clear_active(task_pk=found.pk)
-        yield from _expecting_free(resource, found, session, now, force=force)
+        yield from _expecting_free(resource, found, self._holder, now, force=force)
         yield claim_queries.free(resource=resource, name=lease_name(found.id))
         if (yield claim_queries.let_go(task_pk=found.pk, now=now)):
-            yield change_step(found.pk, now, who, "released", session=unpack(found.session))
+            yield change_step(found.pk, now, self._name, "released", session=unpack(found.session))
         return (yield from reading_task(found.pk))
 
     @writes("task_claims.close")
-    def close(
-        self,
-        resource: str,
-        task: str,
-        reason: CloseReason,
-        summary: str,
-        *,
-        session: str,
-        who: str,
-        force: bool = False,
-    ) -> Script[Closed]:
+    def _close(self, task: str, reason: CloseReason, summary: str, *, force: bool) -> Script[Closed]:
         """Close a task, and return it with the tasks that this unblocked. Also decay a few tasks that were closed long ago.
 
         Raise TaskHeld if another session has claimed the task, unless `force` is set.
         """
-        check_ids(resource=resource, session=session, who=who)
+        resource, now = self.resource, self._now
         text = str(self._clean(_checked_end(reason, summary)))
-        now = self._now()
         yield from taking_book(resource)
         found = yield from finding(resource, task)
         yield claim_queries.clear_active(task_pk=found.pk)
-        yield from _expecting_free(resource, found, session, now, force=force)
+        yield from _expecting_free(resource, found, self._holder, now, force=force)
         if not (yield claim_queries.close_task(task_pk=found.pk, reason=reason, summary=pack(text), now=now)):
             raise TaskMoveRefused(found.handle, "closed already", "closed", "Reopen it first if it is not done.")
         yield claim_queries.free(resource=resource, name=lease_name(found.id))
-        yield change_step(found.pk, now, who, "closed", reason=reason, session=unpack(found.session))
+        yield change_step(found.pk, now, self._name, "closed", reason=reason, session=unpack(found.session))
         changed = yield from settling_after_status(found.pk)
         freed = [pk for pk, is_blocked in changed.items() if not is_blocked and pk != found.pk]
         unblocked = yield from reading_refs(freed)
@@ -157,13 +142,12 @@ class TaskClaims(TaskCalls):
         return Closed(task=closed, unblocked=unblocked, open_children=tuple(map(ref_from_row, children)))
 
     @writes("task_claims.reopen")
-    def reopen(self, resource: str, task: str, *, who: str, why: str | None = None) -> Script[Task]:
+    def reopen(self, task: str, *, why: str | None = None) -> Script[Task]:
         """Reopen a closed task, and restore it if it has decayed. The tasks that it blocks are blocked again."""
-        check_ids(resource=resource, who=who)
         why = None if why is None else str(self._clean(why))
-        now = self._now()
-        yield from taking_book(resource)
-        found = yield from finding(resource, task)
+        now = self._now
+        yield from taking_book(self.resource)
+        found = yield from finding(self.resource, task)
         if found.level > 0:
             yield from unpacking(found, now)
         old = yield from reading_task(found.pk)
@@ -171,39 +155,34 @@ class TaskClaims(TaskCalls):
             raise TaskMoveRefused(found.handle, found.status, "reopened", "Only a closed task can be reopened.")
         yield from settling_after_status(found.pk)
         was = {"reason": old.close_reason, "summary": old.summary}
-        yield change_step(found.pk, now, who, "reopened", why=why, was=was)
+        yield change_step(found.pk, now, self._name, "reopened", why=why, was=was)
         return (yield from reading_task(found.pk))
 
-    def _end(self, lasts: timedelta) -> tuple[datetime, datetime]:
-        now = self.clock.now()
+    def _end(self, lease: float | None) -> datetime:
+        seconds = self._config.task_lease if lease is None else lease
         try:
-            end = now + lasts
-        except OverflowError:
-            end = now
-        if end <= now:
+            end = self._moment + timedelta(seconds=seconds)
+        except (OverflowError, ValueError, TypeError):
+            end = self._moment
+        if end <= self._moment:
             raise InputError(
-                f"`lasts` must be positive and end before the year 10000, got {lasts}.", then="Pass a shorter duration."
+                f"`lease` must be a positive number of seconds and end before the year 10000, got {seconds!r}.",
+                then="Pass a positive number of seconds.",
             )
-        return now, end
-
-
-class TaskDecay(TaskCalls):
-    """Decays and restores closed tasks."""
+        return end
 
     @writes("task_decay.decay")
-    def decay(self, resource: str, *, limit: int = 500) -> Script[Decayed]:
-        """Decay the tasks that were closed long enough ago by one level each, the longest closed first."""
-        check_ids(resource=resource)
+    def decay(self, *, limit: int = 500) -> Script[Decayed]:
+        """Reduce closed tasks to their summary after 30 days, and archive them after 90 days."""
         check_limit(limit)
-        return (yield from decaying(resource, self._now(), limit=limit))
+        return (yield from decaying(self.resource, self._now, limit=limit))
 
     @writes("task_decay.restore")
-    def restore(self, resource: str, task: str) -> Script[Task]:
-        """Restore a decayed task. A task that has not decayed does not change."""
-        now = self._now()
-        found = yield from finding(resource, task)
+    def restore(self, task: str) -> Script[Task]:
+        """Restore the description, metadata and summary of a decayed task."""
+        found = yield from finding(self.resource, task)
         if found.level > 0:
-            yield from unpacking(found, now)
+            yield from unpacking(found, self._now)
         return (yield from reading_task(found.pk))
 
 

@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 
 from memolog.core.clock import to_micros
-from memolog.db.engine import reads, writes
+from memolog.db.engine import Calls
+from memolog.db.engine import reads as reads_of_resource
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import FIRST, check_ids, check_limit, chunks, page_key, page_of
 from memolog.errors import InputError, TaskCycle
@@ -20,13 +21,26 @@ from memolog.tasks.rows import (
     TaskFilter,
     change_step,
     finding,
+    names_in,
     parent_of,
     reading_task,
+    reads,
     ref_from_row,
     tasks_of_rows,
+    writes,
 )
 from memolog.tasks.rules import ORDERING, EdgeTask, EdgeTasks, not_ready_because, why_ready
-from memolog.tasks.task import LINK_KINDS, Explained, LinkKind, ReadyTask, ReadyTasks, Task, TaskCounts, TaskRef
+from memolog.tasks.task import (
+    LINK_KINDS,
+    Explained,
+    LinkKind,
+    ReadyTask,
+    ReadyTasks,
+    Task,
+    TaskCounts,
+    TaskRef,
+    TaskType,
+)
 
 link_queries = load_queries("tasks/task_links")
 task_queries = load_queries("tasks/tasks")
@@ -38,61 +52,65 @@ _ORDER = ("priority", "created_at", "pk")
 
 
 class TaskLinks(TaskCalls):
-    """Links tasks."""
+    """Calls that link tasks, and read which tasks are ready."""
 
     @writes("task_links.link")
-    def link(self, resource: str, source: str, target: str, kind: LinkKind, *, who: str) -> Script[Task]:
-        """Link two tasks, and return the target. Raise TaskCycle if the tasks would wait for each other.
+    def link(self, source: str, target: str, kind: LinkKind = "blocks") -> Script[Task]:
+        """Link two tasks: `source` blocks, is the parent of, is related to, or gave rise to `target`.
 
-        `source` blocks, is the parent of, is related to, or gave rise to `target`. An existing link is not changed.
+        Return the target. Raise TaskCycle if the tasks would wait for each other.
         """
-        _check(resource, source, target, kind, who)
-        now = self._now()
-        yield from taking_book(resource)
-        one = yield from finding(resource, source)
-        other = yield from finding(resource, target)
-        if (yield from linking(one, other, kind, who, now)) and kind in ORDERING:
+        one, other = yield from self._locking_two(source, target, kind)
+        if (yield from linking(one, other, kind, self._name, self._now)) and kind in ORDERING:
             yield from settling([other.pk])
         return (yield from reading_task(other.pk))
 
     @writes("task_links.unlink")
-    def unlink(self, resource: str, source: str, target: str, kind: LinkKind, *, who: str) -> Script[Task]:
-        """Remove a link if it exists, and return the target."""
-        _check(resource, source, target, kind, who)
-        now = self._now()
-        yield from taking_book(resource)
-        one = yield from finding(resource, source)
-        other = yield from finding(resource, target)
+    def unlink(self, source: str, target: str, kind: LinkKind = "blocks") -> Script[Task]:
+        """Remove a link, and return the target."""
+        one, other = yield from self._locking_two(source, target, kind)
         first, second = _ordered(one, other, kind)
         if (yield link_queries.delete_link(source_pk=first.pk, target_pk=second.pk, kind=kind)):
-            yield from _recording_link(one, other, kind, who, now, "unlinked")
+            yield from _recording_link(one, other, kind, self._name, self._now, "unlinked")
             if kind in ORDERING:
                 yield from settling([other.pk])
         return (yield from reading_task(other.pk))
 
-
-class TaskReady(TaskCalls):
-    """Reads ready tasks."""
+    def _locking_two(self, source: str, target: str, kind: LinkKind) -> Script[tuple[Row, Row]]:
+        """Lock the links, and return the rows of two tasks."""
+        if kind not in LINK_KINDS:
+            raise InputError(f"Unknown kind of link: {kind!r}.", then=f"Use one of {', '.join(LINK_KINDS)}.")
+        check_ids(task=source)
+        check_ids(task=target)
+        yield from taking_book(self.resource)
+        return (yield from finding(self.resource, source)), (yield from finding(self.resource, target))
 
     @reads
     def ready(
-        self, resource: str, chosen: TaskFilter | None = None, *, limit: int = 10, after: str | None = None
+        self,
+        *,
+        labels: Sequence[str] = (),
+        types: Sequence[TaskType] = (),
+        max_priority: int = 4,
+        assignee: str | None = None,
+        parent: str | None = None,
+        limit: int = 10,
+        after: str | None = None,
     ) -> Script[ReadyTasks]:
         """Return the tasks that can be claimed now, by priority, then age, each with the reasons, and the counts of all tasks."""
-        check_ids(resource=resource)
         check_limit(limit)
-        wanted = chosen or TaskFilter()
-        moment = self.clock.now()
-        now = to_micros(moment)
+        wanted = TaskFilter(
+            types=tuple(types), labels=names_in(labels), most_priority=max_priority, assignee=assignee, parent=parent
+        )
         key = page_key(after, (FIRST, FIRST, FIRST))
-        rows = yield from _ready_rows(resource, wanted, now, key, limit + 1)
+        rows = yield from _ready_rows(self.resource, wanted, self._now, key, limit + 1)
         shown, more = page_of(rows, limit, *_ORDER)
         waiting = yield from _unblocks(shown)
         found = yield from tasks_of_rows(shown)
-        counts = yield from _counts(resource, now)
+        counts = yield from _counts(self.resource, self._now)
         return ReadyTasks(
             items=tuple(
-                ReadyTask(task=task, why=why_ready(task, moment, waiting.get(row.pk, 0)))
+                ReadyTask(task=task, why=why_ready(task, self._moment, waiting.get(row.pk, 0)))
                 for row, task in zip(shown, found, strict=True)
             ),
             counts=counts,
@@ -100,16 +118,14 @@ class TaskReady(TaskCalls):
         )
 
     @reads
-    def counts(self, resource: str) -> Script[TaskCounts]:
-        """Return the numbers of tasks that are ready, blocked, deferred and in progress."""
-        check_ids(resource=resource)
-        return (yield from _counts(resource, self._now()))
+    def counts(self) -> Script[TaskCounts]:
+        """Return how many tasks are ready, blocked, deferred and in progress."""
+        return (yield from _counts(self.resource, self._now))
 
     @reads
-    def explain(self, resource: str, task: str) -> Script[Explained]:
+    def explain(self, task: str) -> Script[Explained]:
         """Return the reasons why a task is ready or not ready."""
-        now = self.clock.now()
-        found = yield from finding(resource, task)
+        found = yield from finding(self.resource, task)
         shown = yield from reading_task(found.pk)
         own = [ref_from_row(row) for row in (yield link_queries.open_blockers(pks=[found.pk]))]
         parents = yield link_queries.blocked_parents(pks=[found.pk])
@@ -117,15 +133,19 @@ class TaskReady(TaskCalls):
         for row in parents:
             above = yield from reading_roots(row.pk)
             by_parent.append((ref_from_row(row), above))
-        reasons = not_ready_because(shown, now, own, by_parent)
+        reasons = not_ready_because(shown, self._moment, own, by_parent)
         roots = {ref.id: ref for refs in (own, *(roots for _, roots in by_parent)) for ref in refs}
         if reasons:
             return Explained(task=shown, is_ready=False, reasons=reasons, blockers=tuple(roots.values()))
         waiting = yield task_queries.unblocks(pks=[found.pk])
-        why = why_ready(shown, now, waiting[0].tasks if waiting else 0)
+        why = why_ready(shown, self._moment, waiting[0].tasks if waiting else 0)
         return Explained(task=shown, is_ready=True, reasons=(f"It is ready: {why}.",))
 
-    @reads
+
+class TaskReady(Calls):
+    """Reads tasks for contexts."""
+
+    @reads_of_resource
     def edge(self, resource: str, thread: str, *, now: datetime) -> Script[EdgeTasks]:
         """Return the tasks that a context may show: the active task of the thread, urgent ready tasks, and tasks due soon."""
         check_ids(resource=resource, thread=thread)
@@ -143,13 +163,6 @@ class TaskReady(TaskCalls):
             for row, task in zip(rows, found, strict=True)
         )
         return EdgeTasks(tasks=tuple(shown), counts=counts)
-
-
-def _check(resource: str, source: str, target: str, kind: str, who: str) -> None:
-    check_ids(resource=resource, task=source, who=who)
-    check_ids(task=target)
-    if kind not in LINK_KINDS:
-        raise InputError(f"Unknown kind of link: {kind!r}.", then=f"Use one of {', '.join(LINK_KINDS)}.")
 
 
 def taking_book(resource: str) -> Script[None]:

@@ -2,31 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, cast
+from datetime import datetime
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
-from memolog.core.clock import Clock, from_micros
-from memolog.core.exact_json import dumps, loads, pack, unpack
-from memolog.db.engine import Engine, TimedCalls
+from memolog.core.clock import from_micros, to_micros
+from memolog.core.config import Config
+from memolog.core.exact_json import JsonValue, dumps, loads, pack, unpack
 from memolog.db.queries import Row, Script, Step, load_queries
 from memolog.db.rows import moment, object_in
-from memolog.db.scope import CleanValue, check_ids, check_optional_ids, chunks
-from memolog.errors import InputError, TaskNotFound
+from memolog.db.scope import check_id, check_ids, check_optional_ids, chunks
+from memolog.errors import InputError, StoreReadOnly, TaskNotFound
 from memolog.tasks.task import STATUSES, TASK_TYPES, Task, TaskChange, TaskRef, TaskStatus, TaskType, handle_in
+from memolog.text.redaction import redactor_for
+
+if TYPE_CHECKING:
+    from memolog.connection import Components
 
 q = load_queries("tasks/tasks")
 
 _ROWS_A_QUERY = 512
 
 
-class TaskCalls(TimedCalls):
-    """Base class for the calls on tasks. Each call reads or changes the tasks of one resource."""
+T = TypeVar("T")
 
-    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str], clean: CleanValue | None) -> None:
-        super().__init__(engine, clock)
-        self._new_id = new_id
-        self._clean: CleanValue = clean or (lambda value: value)
+
+class TaskCalls:
+    """Base class for the calls on the tasks of one resource. `reads` and `writes` turn a script into a coroutine method."""
+
+    _components: Components
+    _moment: datetime
+
+    def __init__(
+        self,
+        open_components: Callable[[], Awaitable[Components]],
+        resource: str,
+        config: Config,
+        *,
+        session: str | None,
+        who: str | None,
+        thread: str | None,
+    ) -> None:
+        self._open_components, self._config, self._who, self._thread = open_components, config, who, thread
+        self.resource = check_id("resource", resource)
+        self._session = session or thread
+
+    async def _begun(self, *, to_write: bool = False) -> Self:
+        """Return a copy of this object for one call. It has the time at which the call began, also if its script runs again."""
+        if to_write and self._config.read_only:
+            raise StoreReadOnly("This memory is read-only.", then="Open another one without read_only.")
+        components = await self._open_components()
+        if self._session is None:
+            # Claims need a session. With a new id, they belong to this object only.
+            self._session = components.store.new_id()
+        if to_write:
+            check_ids(session=self._session, who=self._name)
+        begun = copy(self)
+        begun._components, begun._moment = components, components.clock.now()  # noqa: SLF001
+        return begun
+
+    async def _run(self, script: Callable[[Self], Script[T]], name: str | None, *, brief: bool) -> T:
+        """Run a script for one call. `name` is the commit point of a script that writes, and None for one that only reads."""
+        begun = await self._begun(to_write=name is not None)
+        engine = begun._components.store.engine  # noqa: SLF001
+        if name is None:
+            return await engine.read(lambda: script(begun), brief=brief)
+        return await engine.write(lambda: script(begun), name=name)
+
+    @property
+    def _now(self) -> int:
+        return to_micros(self._moment)
+
+    @property
+    def _holder(self) -> str:
+        return self._session or "unknown"
+
+    @property
+    def _name(self) -> str:
+        """Return the author of changes, for the history."""
+        return self._who or self._holder
+
+    def _clean(self, value: JsonValue) -> JsonValue:
+        """Return a value without secrets, if redaction is on."""
+        return redactor_for(self._config).value(value) if self._config.redact_raw else value
+
+
+C = TypeVar("C", bound=TaskCalls)
+P = ParamSpec("P")
+
+
+def _method(
+    script: Callable[Concatenate[C, P], Script[T]], name: str | None = None, *, brief: bool = True
+) -> Callable[Concatenate[C, P], Coroutine[Any, Any, T]]:
+    @wraps(script)
+    async def call(self: C, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._run(lambda begun: script(begun, *args, **kwargs), name, brief=brief)  # pyright: ignore[reportPrivateUsage]
+
+    return call
+
+
+def reads(script: Callable[Concatenate[C, P], Script[T]]) -> Callable[Concatenate[C, P], Coroutine[Any, Any, T]]:
+    """Run a script on one consistent snapshot when the method is called."""
+    return _method(script)
+
+
+def reads_much(script: Callable[Concatenate[C, P], Script[T]]) -> Callable[Concatenate[C, P], Coroutine[Any, Any, T]]:
+    """Like `reads`, for a script that reads many rows."""
+    return _method(script, brief=False)
+
+
+def writes(
+    name: str,
+) -> Callable[[Callable[Concatenate[C, P], Script[T]]], Callable[Concatenate[C, P], Coroutine[Any, Any, T]]]:
+    """Run a script in one transaction with this commit point when the method is called."""
+    return lambda script: _method(script, name)
 
 
 def lease_name(task_id: str) -> str:
@@ -157,3 +249,8 @@ def parent_of(resource: str, wanted: TaskFilter) -> Script[int | None]:
     if wanted.parent is None:
         return None
     return (yield from finding(resource, wanted.parent)).pk
+
+
+def names_in(given: Any) -> tuple[Any, ...]:
+    """Return a tuple of names from one name or several."""
+    return (given,) if isinstance(given, str) else tuple(given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, cast
@@ -10,15 +10,15 @@ from typing import Any, Final, cast
 from memolog.core.clock import to_micros
 from memolog.core.exact_json import JsonObject, JsonValue, encode, object_text, pack
 from memolog.core.observation import Observation, Span
-from memolog.db.engine import reads, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import message_from_row
 from memolog.db.scope import (
     FIRST,
     LAST,
+    UNCHANGED,
     Page,
+    Unchanged,
     check_id,
-    check_ids,
     check_limit,
     check_optional_ids,
     chunks,
@@ -35,10 +35,14 @@ from memolog.tasks.rows import (
     change_from_row,
     change_step,
     finding,
+    names_in,
     parent_of,
     reading_task,
+    reads,
+    reads_much,
     ref_from_row,
     tasks_of_rows,
+    writes,
 )
 from memolog.tasks.rules import ORDERING, like_pairs
 from memolog.tasks.task import (
@@ -48,10 +52,11 @@ from memolog.tasks.task import (
     LinkedMessage,
     LinkKind,
     MessageLinkKind,
-    NewTask,
     Task,
     TaskChange,
     TaskRef,
+    TaskStatus,
+    TaskType,
     TaskView,
 )
 
@@ -59,30 +64,64 @@ link_queries = load_queries("tasks/task_links")
 message_queries = load_queries("tasks/task_messages")
 task_queries = load_queries("tasks/tasks")
 _IDS_A_QUERY = 256
-EDITABLE: Final = ("title", "description", "priority", "type", "assignee", "defer_until", "due", "metadata")
-"""The fields that `edit` can change."""
 _TEXTS: Final = ("title", "description", "assignee", "metadata")
 _check_label = partial(check_id, "label")
 _LONGEST_TITLE = 500
 _LONGEST_TEXT = 1_000_000
 # `duplicates` compares at most this many open tasks, the newest.
 _COMPARED = 5_000
+# A title finds at most this many tasks.
+_MOST_NAMED = 10
 # `stale` accepts at most this many days, which is a century.
 _MOST_DAYS = 36_525
 
 
 class TaskStore(TaskCalls):
-    """Creates and changes tasks, and reads their histories."""
+    """Calls that create, change and read tasks, and link messages to them."""
 
     @writes("tasks.create")
-    def create(self, resource: str, new: NewTask, *, who: str, created_from: Sequence[str] = ()) -> Script[Task]:
-        """Create a task with its labels, links and source messages in one transaction. Raise InputError if the id is in use."""
-        check_ids(resource=resource, who=who)
-        task_id = self._new_id() if new.id is None else check_id("task", new.id)
-        columns = _columns(self._cleaned({name: getattr(new, name) for name in EDITABLE}))
-        labels = sorted(map(_check_label, self._clean_labels(new.labels)))
-        links = _links_of(new)
-        now = self._now()
+    def create(
+        self,
+        title: str,
+        *,
+        description: str = "",
+        priority: int = 2,
+        type: TaskType = "task",  # noqa: A002 - the usual name
+        assignee: str | None = None,
+        labels: Sequence[str] = (),
+        defer_until: datetime | None = None,
+        due: datetime | None = None,
+        metadata: JsonObject | None = None,
+        parent: str | None = None,
+        blocked_by: Sequence[str] = (),
+        blocks: Sequence[str] = (),
+        related: Sequence[str] = (),
+        discovered_from: str | None = None,
+        created_from: Sequence[str] = (),
+        id: str | None = None,  # noqa: A002 - as in other values
+    ) -> Script[Task]:
+        """Create a task with its labels and its links to other tasks. `created_from` are the ids of its source messages."""
+        resource, now = self.resource, self._now
+        task_id = self._components.store.new_id() if id is None else check_id("task", id)
+        fields: dict[str, object] = {
+            "title": title,
+            "description": description,
+            "priority": priority,
+            "type": type,
+            "assignee": assignee,
+            "defer_until": defer_until,
+            "due": due,
+            "metadata": {} if metadata is None else metadata,
+        }
+        columns = _columns(self._cleaned(fields))
+        labels = self._clean_labels(labels)
+        links = [
+            *_links(parent, "parent-child", is_source=False),
+            *_links(blocked_by, "blocks", is_source=False),
+            *_links(blocks, "blocks", is_source=True),
+            *_links(related, "related", is_source=True),
+            *_links(discovered_from, "discovered-from", is_source=False),
+        ]
         number = (yield task_queries.take_book(resource=resource, count=1))[0].last_handle
         rows = yield task_queries.insert_task(**columns, resource=resource, id=task_id, handle=f"T-{number}", now=now)
         if not rows:
@@ -92,37 +131,44 @@ class TaskStore(TaskCalls):
         pk = rows[0].pk
         if labels:
             yield task_queries.insert_label.many([{"task_pk": pk, "label": label} for label in labels])
-        yield change_step(pk, now, who, "created")
+        yield change_step(pk, now, self._name, "created")
         made = yield from finding(resource, task_id)
-        yield from _linking_new(resource, made, links, who, now)
+        yield from _linking_new(resource, made, links, self._name, now)
         if created_from:
-            yield from attaching(resource, made, created_from, "created-from")
+            yield from attaching(resource, made, names_in(created_from), "created-from")
         return (yield from reading_task(pk))
 
     @writes("tasks.edit")
     def edit(
-        self, resource: str, task: str, changes: Mapping[str, object], *, who: str, version: int | None = None
+        self,
+        task: str,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        priority: int | None = None,
+        type: TaskType | None = None,  # noqa: A002
+        assignee: str | Unchanged | None = UNCHANGED,
+        metadata: JsonObject | None = None,
+        defer_until: datetime | Unchanged | None = UNCHANGED,
+        due: datetime | Unchanged | None = UNCHANGED,
+        version: int | None = None,
     ) -> Script[Task]:
-        """Change fields of a task. With `version`, raise TaskChanged if the task has changed since that version."""
-        check_ids(who=who)
-        unknown = sorted(set(changes) - set(EDITABLE))
-        if unknown:
-            raise InputError(
-                f"These fields of a task cannot be edited: {', '.join(unknown)}.",
-                why="Claim, release, close and reopen change the status, and links have their own calls.",
-                then=f"Edit {', '.join(EDITABLE)}.",
-            )
+        """Change the given fields. With `version`, raise TaskChanged if the task has changed since that version."""
+        given = {"title": title, "description": description, "priority": priority, "type": type, "metadata": metadata}
+        changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+        may_be_none = {"assignee": assignee, "defer_until": defer_until, "due": due}
+        changes |= {name: value for name, value in may_be_none.items() if not isinstance(value, Unchanged)}
         _columns(changes)
         changes = self._cleaned(changes)
-        now = self._now()
-        found = yield from finding(resource, task)
+        now = self._now
+        found = yield from finding(self.resource, task)
         yield task_queries.lock_task(task_pk=found.pk)
         old = yield from reading_task(found.pk)
         if version is not None and version != old.version:
             raise TaskChanged(found.handle, version, old.version)
         if old.level > 0:
             raise TaskMoveRefused(found.handle, "decayed", "edited", "Restore it first.")
-        before = {name: getattr(old, name) for name in EDITABLE}
+        before = {name: getattr(old, name) for name in _CHECKS}
         after = {**before, **changes}
         edited = {
             name: [_for_history(before[name]), _for_history(after[name])]
@@ -132,19 +178,24 @@ class TaskStore(TaskCalls):
         if not edited:
             return old
         yield task_queries.update_task(task_pk=found.pk, now=now, **_columns(after))
-        yield change_step(found.pk, now, who, "edited", fields=edited)
+        yield change_step(found.pk, now, self._name, "edited", fields=edited)
         return (yield from reading_task(found.pk))
 
+    async def defer(self, task: str, until: datetime | None) -> Task:
+        """Defer a task, so that it is not ready until this time. None removes the time."""
+        return await self.edit(task, defer_until=until)
+
+    async def due(self, task: str, when: datetime | None) -> Task:
+        """Set the time at which a task is due. None removes it."""
+        return await self.edit(task, due=when)
+
     @writes("tasks.label")
-    def label(
-        self, resource: str, task: str, *, add: Sequence[str] = (), remove: Sequence[str] = (), who: str
-    ) -> Script[Task]:
+    def label(self, task: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Script[Task]:
         """Add and remove labels."""
-        check_ids(who=who)
-        adding = sorted(set(map(_check_label, self._clean_labels(add))))
-        removing = sorted(set(map(_check_label, remove)))
-        now = self._now()
-        found = yield from finding(resource, task)
+        adding = self._clean_labels(add)
+        removing = sorted(set(map(_check_label, names_in(remove))))
+        now = self._now
+        found = yield from finding(self.resource, task)
         yield task_queries.lock_task(task_pk=found.pk)
         old = yield from reading_task(found.pk)
         new = [label for label in adding if label not in old.labels]
@@ -156,63 +207,50 @@ class TaskStore(TaskCalls):
         for label in gone:
             yield task_queries.delete_label(task_pk=found.pk, label=label)
         yield task_queries.touch(task_pk=found.pk, now=now)
-        yield change_step(found.pk, now, who, "labelled", added=new or None, removed=gone or None)
+        yield change_step(found.pk, now, self._name, "labelled", added=new or None, removed=gone or None)
         return (yield from reading_task(found.pk))
 
-    def _cleaned(self, fields: Mapping[str, object]) -> Mapping[str, object]:
+    def _cleaned(self, fields: dict[str, object]) -> dict[str, object]:
         """Remove secrets from the fields of a task, if redaction is on."""
         return {**fields, **{name: self._clean(cast("JsonValue", fields[name])) for name in _TEXTS if name in fields}}
 
-    def _clean_labels(self, labels: Iterable[str]) -> Iterable[str]:
-        """Return the labels that contain no secret."""
-        return [label for label in labels if self._clean(label) == label]
+    def _clean_labels(self, labels: Sequence[str]) -> Sequence[str]:
+        """Return the labels that contain no secret, without repetition."""
+        return sorted({_check_label(label) for label in names_in(labels) if self._clean(label) == label})
 
     @reads
-    def history(
-        self, resource: str, task: str, *, limit: int = 100, after: str | None = None
-    ) -> Script[Page[TaskChange]]:
-        """Return the changes of a task, the oldest first."""
+    def history(self, task: str, *, limit: int = 100, after: str | None = None) -> Script[Page[TaskChange]]:
+        """Return the changes of a task, each with its author and time, the oldest first."""
         check_limit(limit)
         (start,) = page_key(after, (FIRST,))
-        found = yield from finding(resource, task)
+        found = yield from finding(self.resource, task)
         rows = yield task_queries.changes(task_pk=found.pk, after=start, limit=limit + 1)
         shown, more = page_of(rows, limit, "pk")
         return Page(items=tuple(map(change_from_row, shown)), next=more)
 
-
-class TaskViews(TaskCalls):
-    """Reads tasks."""
-
     @reads
-    def get(self, resource: str, task: str) -> Script[Task]:
-        """Return a task by id or handle. Raise TaskNotFound if it does not exist."""
-        found = yield from finding(resource, task)
+    def get(self, task: str) -> Script[Task]:
+        """Return a task. Raise TaskNotFound if it does not exist."""
+        found = yield from finding(self.resource, task)
         return (yield from reading_task(found.pk))
 
     @reads
-    def some(self, resource: str, tasks: Sequence[str]) -> Script[dict[str, Task]]:
+    def _some(self, ids: Sequence[str]) -> Script[dict[str, Task]]:
         """Return the tasks with these ids, by id. Unknown ids are skipped."""
-        check_ids(resource=resource)
-        ids = [check_id("task", task) for task in tasks]
-        rows = (yield task_queries.by_ids(resource=resource, ids=ids)) if ids else ()
+        rows = (yield task_queries.by_ids(resource=self.resource, ids=ids)) if ids else ()
         return {task.id: task for task in (yield from tasks_of_rows(rows))}
 
-    async def named(self, resource: str, title: str, *, limit: int = 10) -> tuple[Task, ...]:
+    @reads_much
+    def _named(self, title: str) -> Script[tuple[Task, ...]]:
         """Return the tasks with this title, ignoring case. Closed tasks come last."""
-        check_ids(resource=resource)
-        check_limit(limit)
         wanted = (pack(title) or "").lower()
-
-        def script() -> Script[tuple[Task, ...]]:
-            rows = yield task_queries.by_title(resource=resource, title=wanted, limit=limit)
-            return (yield from tasks_of_rows(rows))
-
-        return await self.engine.read(script, brief=False)
+        rows = yield task_queries.by_title(resource=self.resource, title=wanted, limit=_MOST_NAMED)
+        return (yield from tasks_of_rows(rows))
 
     @reads
-    def show(self, resource: str, task: str) -> Script[TaskView]:
+    def show(self, task: str) -> Script[TaskView]:
         """Return a task with the tasks that it is linked to."""
-        found = yield from finding(resource, task)
+        found = yield from finding(self.resource, task)
         shown = yield from reading_task(found.pk)
         sides: dict[tuple[str, bool], list[TaskRef]] = {}
         for row in (yield link_queries.neighbours(task_pk=found.pk)):
@@ -237,20 +275,30 @@ class TaskViews(TaskCalls):
     @reads
     def list(
         self,
-        resource: str,
-        chosen: TaskFilter | None = None,
         *,
+        status: TaskStatus | Sequence[TaskStatus] = (),
+        types: Sequence[TaskType] = (),
+        labels: Sequence[str] = (),
+        max_priority: int = 4,
+        assignee: str | None = None,
         session: str | None = None,
+        parent: str | None = None,
         blocked: bool | None = None,
         due_before: datetime | None = None,
         limit: int = 50,
         after: str | None = None,
     ) -> Script[Page[Task]]:
-        """Return the tasks that match a filter, the newest first."""
-        check_ids(resource=resource)
+        """Return the tasks that match all given filters, the newest first. Pass `next` as `after` to get the next page."""
         check_limit(limit)
         check_optional_ids(session=session)
-        wanted = chosen or TaskFilter()
+        wanted = TaskFilter(
+            statuses=names_in(status),
+            types=tuple(types),
+            labels=names_in(labels),
+            most_priority=max_priority,
+            assignee=assignee,
+            parent=parent,
+        )
         before_at, before_pk = page_key(after, (LAST, LAST))
         values: dict[str, Any] = {
             "session": session,
@@ -260,51 +308,44 @@ class TaskViews(TaskCalls):
             "before_pk": before_pk,
             "limit": limit + 1,
         }
-        parent = yield from parent_of(resource, wanted)
-        rows = yield task_queries.list_tasks(resource=resource, **values, **wanted.values(parent))
+        parent_pk = yield from parent_of(self.resource, wanted)
+        rows = yield task_queries.list_tasks(resource=self.resource, **values, **wanted.values(parent_pk))
         shown, more = page_of(rows, limit, "created_at", "pk")
         return Page(items=(yield from tasks_of_rows(shown)), next=more)
 
-    async def stale(self, resource: str, *, days: float = 14, limit: int = 50, after: str | None = None) -> Page[Task]:
-        """Return unclaimed tasks that have not changed for this many days, the longest unchanged first."""
-        check_ids(resource=resource)
+    @reads_much
+    def stale(self, *, days: float = 14, limit: int = 50, after: str | None = None) -> Script[Page[Task]]:
+        """Return tasks that are not claimed and were not changed for `days` days, the oldest change first."""
         check_limit(limit)
         if not isinstance(days, int | float) or not 0 <= days <= _MOST_DAYS:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(
                 f"`days` must be a number from 0 to {_MOST_DAYS:,}, got {days!r}.", then="Pass a number of days."
             )
-        now = self.clock.now()
-        before = to_micros(now - timedelta(days=days))
+        before = to_micros(self._moment - timedelta(days=days))
         at, pk = page_key(after, (FIRST, FIRST))
+        rows = yield task_queries.stale(
+            resource=self.resource, before=before, now=self._now, at=at, pk=pk, limit=limit + 1
+        )
+        shown, more = page_of(rows, limit, "updated_at", "pk")
+        return Page(items=(yield from tasks_of_rows(shown)), next=more)
 
-        def script() -> Script[Page[Task]]:
-            rows = yield task_queries.stale(
-                resource=resource, before=before, now=to_micros(now), at=at, pk=pk, limit=limit + 1
-            )
-            shown, more = page_of(rows, limit, "updated_at", "pk")
-            return Page(items=(yield from tasks_of_rows(shown)), next=more)
-
-        return await self.engine.read(script, brief=False)
+    @reads_much
+    def _to_compare(self, task: str | None, title: str) -> Script[tuple[TaskRef, Sequence[TaskRef]]]:
+        """Return a task, or one with this title, and the other open tasks."""
+        asked = TaskRef(id="", handle="", title=title, status="open", priority=2)
+        if task is not None:
+            (asked,) = yield from reading_refs([(yield from finding(self.resource, task)).pk])
+        rows = yield task_queries.open_texts(resource=self.resource, limit=_COMPARED)
+        return asked, [ref for ref in map(ref_from_row, rows) if ref.id != asked.id]
 
     async def duplicates(
-        self, resource: str, task: str | None = None, *, title: str | None = None, least: float = 0.6, limit: int = 20
+        self, task: str | None = None, *, title: str | None = None, least: float = 0.6, limit: int = 20
     ) -> tuple[LikelyDuplicate, ...]:
-        """Return pairs of open tasks that are likely duplicates: all pairs, or the pairs with a task or with a new title."""
-        check_ids(resource=resource)
+        """Return pairs of tasks that are likely duplicates: all pairs, or those of a task or of a new title."""
         check_limit(limit)
-        check_optional_ids(task=task)
-
-        def script() -> Script[tuple[TaskRef, list[TaskRef]]]:
-            asked = TaskRef(id="", handle="", title=title or "", status="open", priority=2)
-            if task is not None:
-                (asked,) = yield from reading_refs([(yield from finding(resource, task)).pk])
-            rows = yield task_queries.open_texts(resource=resource, limit=_COMPARED)
-            return asked, [ref for ref in map(ref_from_row, rows) if ref.id != asked.id]
-
-        asked, refs = await self.engine.read(script, brief=False)
+        asked, others = await self._to_compare(task, title or "")
         is_one = task is not None or title is not None
-        if is_one:
-            refs.append(asked)
+        refs = [*others, asked] if is_one else others
         of = len(refs) - 1 if is_one else None
         pairs = like_pairs([ref.title for ref in refs], least=least, of=of)
         # The task that was asked about comes first.
@@ -317,86 +358,73 @@ class TaskViews(TaskCalls):
             for one, other, likeness in pairs[:limit]
         )
 
-
-class TaskMessages(TaskCalls):
-    """Links messages to tasks."""
-
     @writes("task_messages.attach")
     def attach(
         self,
-        resource: str,
         task: str,
         messages: Sequence[str] | Span,
-        kind: MessageLinkKind,
+        kind: MessageLinkKind = "reference",
         *,
-        who: str,
         thread: str | None = None,
     ) -> Script[int]:
         """Link messages to a task, by their ids or as a span of a thread. Return the number of new links.
 
         If a message does not exist, raise MessageNotFound and link none of them.
         """
-        check_ids(who=who)
-        check_optional_ids(thread=thread)
+        where = self._where(messages, thread)
         if kind not in MESSAGE_LINK_KINDS:
             raise InputError(f"Unknown kind of link: {kind!r}.", then=f"Use one of {', '.join(MESSAGE_LINK_KINDS)}.")
-        now = self._now()
-        found = yield from finding(resource, task)
-        count = yield from attaching(resource, found, messages, kind, thread=thread)
+        found = yield from finding(self.resource, task)
+        count = yield from attaching(self.resource, found, messages, kind, thread=where)
         if count:
-            yield change_step(found.pk, now, who, "attached", kind=kind, messages=count)
+            yield change_step(found.pk, self._now, self._name, "attached", kind=kind, messages=count)
         return count
 
     @writes("task_messages.detach")
-    def detach(
-        self, resource: str, task: str, messages: Sequence[str] | Span, *, who: str, thread: str | None = None
-    ) -> Script[int]:
-        """Unlink messages from a task, also those that were linked because it was active. Return the number of messages."""
-        check_ids(who=who)
-        check_optional_ids(thread=thread)
-        now = self._now()
-        found = yield from finding(resource, task)
+    def detach(self, task: str, messages: Sequence[str] | Span, *, thread: str | None = None) -> Script[int]:
+        """Unlink messages from a task, also those that were linked because the task was active. Return the number of messages."""
+        of_thread = self._where(messages, thread)
+        found = yield from finding(self.resource, task)
         gone = 0
-        for row in (yield from _reading_messages(resource, thread, messages)):
+        for row in (yield from _reading_messages(self.resource, of_thread, messages)):
             where = {"task_pk": found.pk, "thread_pk": row.thread_pk, "seq": row.seq}
             linked_by_call = yield message_queries.detach(**where)
             saved_while_active = yield message_queries.unlink_own(**where)
             gone += bool(linked_by_call or saved_while_active)
         if gone:
-            yield change_step(found.pk, now, who, "detached", messages=gone)
+            yield change_step(found.pk, self._now, self._name, "detached", messages=gone)
         return gone
 
+    def _where(self, messages: Sequence[str] | Span, thread: str | None) -> str | None:
+        """Return the thread of messages. It may be None if they are given by their ids."""
+        where = self._thread if thread is None and isinstance(messages, Span) else thread
+        check_optional_ids(thread=where)
+        return where
+
     @reads
-    def messages(
-        self, resource: str, task: str, *, limit: int = 50, after: str | None = None
-    ) -> Script[Page[LinkedMessage]]:
+    def messages(self, task: str, *, limit: int = 50, after: str | None = None) -> Script[Page[LinkedMessage]]:
         """Return the messages of a task, the oldest first."""
         check_limit(limit)
         at, pk = page_key(after, (FIRST, FIRST))
-        found = yield from finding(resource, task)
+        found = yield from finding(self.resource, task)
         rows = yield message_queries.linked(task_pk=found.pk, at=at, pk=pk, limit=limit + 1)
         shown, more = page_of(rows, limit, "created_at", "pk")
         linked = (LinkedMessage(message=message_from_row(row), kind=row.kind) for row in shown)
         return Page(items=tuple(linked), next=more)
 
     @reads
-    def count(self, resource: str, task: str) -> Script[int]:
-        """Return the number of messages that are linked to a task."""
-        found = yield from finding(resource, task)
+    def _count_messages(self, task: str) -> Script[int]:
+        found = yield from finding(self.resource, task)
         return (yield message_queries.count_linked(task_pk=found.pk))[0].messages
 
-    async def observations(self, resource: str, task: str, *, limit: int = 200) -> tuple[Observation, ...]:
-        """Return the observations whose sources include a message of the task, the oldest first."""
-        check_ids(resource=resource, task=task)
+    @reads_much
+    def observations(self, task: str, *, limit: int = 200) -> Script[tuple[Observation, ...]]:
+        """Return the observations that were made from the messages of a task, the oldest first."""
         check_limit(limit)
-
-        def script() -> Script[tuple[Observation, ...]]:
-            found = yield from finding(resource, task)
-            rows = yield message_queries.observations(task_pk=found.pk, limit=limit)
-            sources = sources_by_line((yield message_queries.sources(pks=[row.pk for row in rows])) if rows else ())
-            return tuple(observation_from_row(row, sources.get(row.id, ())) for row in rows)
-
-        return await self.engine.read(script, brief=False)
+        found = yield from finding(self.resource, task)
+        rows = yield message_queries.observations(task_pk=found.pk, limit=limit)
+        sources = sources_by_line((yield message_queries.sources(pks=[row.pk for row in rows])) if rows else ())
+        return tuple(observation_from_row(row, sources.get(row.id, ())) for row in rows)
 
 
 def attaching(
@@ -445,19 +473,10 @@ def _linking_new(
         yield from settling(affected)
 
 
-def _links_of(new: NewTask) -> list[tuple[str, LinkKind, bool]]:
+def _links(given: Sequence[str] | None, kind: LinkKind, *, is_source: bool) -> list[tuple[str, LinkKind, bool]]:
     """Return the links of a new task: the other task, the kind, and whether the new task is the source."""
-    links: list[tuple[str, LinkKind, bool]] = []
-    if new.parent is not None:
-        links.append((new.parent, "parent-child", False))
-    links.extend((name, "blocks", False) for name in new.blocked_by)
-    links.extend((name, "blocks", True) for name in new.blocks)
-    links.extend((name, "related", True) for name in new.related)
-    if new.discovered_from is not None:
-        links.append((new.discovered_from, "discovered-from", False))
-    for name, _, _ in links:
-        check_ids(task=name)
-    return links
+    names = () if given is None else names_in(given)
+    return [(check_id("task", name), kind, is_source) for name in names]
 
 
 def _for_history(value: object) -> Any:

@@ -66,27 +66,6 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewTask:
-    """The values of a task to create. Fields that refer to other tasks have their ids or handles."""
-
-    title: str
-    description: str = ""
-    priority: int = 2
-    type: TaskType = "task"
-    assignee: str | None = None
-    labels: frozenset[str] = frozenset()
-    defer_until: datetime | None = None
-    due: datetime | None = None
-    metadata: JsonObject = field(default_factory=nothing)
-    id: str | None = None
-    parent: str | None = None
-    blocked_by: tuple[str, ...] = ()
-    blocks: tuple[str, ...] = ()
-    related: tuple[str, ...] = ()
-    discovered_from: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRef:
     """The short form of a task."""
 

@@ -1,4 +1,4 @@
-"""Cut texts without dividing a grapheme, that is, a character as a reader sees it.
+"""Cut texts without dividing a grapheme (a character as a reader sees it).
 
 The rules are stricter than Unicode's text segmentation (UAX #29). Every boundary that this module accepts is also a boundary in
 UAX #29, but this module rejects some boundaries of UAX #29. Only the text near a cut is read, never the whole text.
@@ -25,7 +25,7 @@ _LEADING: Final = frozenset(
 # A mark binds the consonants around it if it has the combining class of a virama or is in `_BINDING`.
 _VIRAMA_CLASS: Final = 9
 _BINDING: Final = frozenset("\u1cf5\u1cf6\U000113d0\U00011a3a\U00011f42")
-# At most this many marks before a letter are read. Real clusters are far shorter; after more marks, no boundary is accepted.
+# At most this many marks before a letter are read. Real clusters are far shorter. After more marks, no boundary is accepted.
 _MAX_MARKS: Final = 32
 
 

@@ -1,4 +1,4 @@
-"""Tables of month and weekday names in seven languages; functions that write ages and time gaps in words and find dates in texts.
+"""Tables of month and weekday names in seven languages, and functions that write time differences in words and find dates.
 
 The keys of the tables are names in lower case. The values are the number of the month (from 1) or of the weekday (Monday is 0).
 """

@@ -1,7 +1,7 @@
 """Count the tokens of messages as a provider counts them: texts, tool calls, and files by their stated size or their bytes.
 
-No count raises: a part that cannot be counted, or a file that is only a URL, is over-estimated. Files are counted by the rules of
-OpenAI; `Calibration` corrects the counts for other providers. The `extra` of a part is not sent to the model and is not counted.
+No function raises. A part that cannot be counted, or a file that is only a URL, is over-estimated. Files are counted by the
+rules of OpenAI, and `Calibration` corrects the counts for other providers. The `extra` of a part is not sent and not counted.
 """
 
 import base64

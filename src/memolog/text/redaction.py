@@ -45,7 +45,7 @@ AnyMessage = TypeVar("AnyMessage", Message, NewMessage)
 _WORDS: Final = KEY_WORDS | CONTEXT_WORDS
 # Maximum number of nested encodings that are decoded, and of repeated searches in one text.
 _LAYERS: Final = 6
-# Maximum depth to which a JSON value is searched by its names.
+# Maximum nesting of a JSON value in which secrets are found by the names of their fields.
 _MAX_DEPTH: Final = 100
 # In characters: a shorter text cannot have a secret, and a longer command is not searched.
 _MIN_TEXT: Final = 5
@@ -282,7 +282,7 @@ class _JsonRedactor:
         return {cast("str", names[name]): item for name, item in entries.items()}
 
     def _entry(self, name: object, title: JsonValue, item: JsonValue, depth: int, owner: str | None) -> JsonValue:
-        """Return the value of an entry, or its replacement if the entry has the name of a secret."""
+        """Return the value of an entry, redacted if the entry has the name of a secret."""
         if not isinstance(name, str):
             return self.value(item, depth + 1)
         if name.lower() in _VALUES and isinstance(title, str):

@@ -1,4 +1,4 @@
-"""Find secrets by their context: a value after the name of a password or a key, after a header, in a command or in a sentence.
+"""Find secrets by the words around them: after the name of a password or key, after a header, in a command or in a sentence.
 
 Every search starts at a fixed word, so that a text without these words takes little time.
 """
@@ -280,7 +280,7 @@ def _below(text: str, end: int, kind: str, is_secret: Callable[[str], bool]) -> 
 
 
 def _is_in_cell(hit: re.Match[str]) -> bool:
-    """Return whether a value is in the cell beside the cell of its name. It is a secret less often than an assigned value."""
+    """Return whether a value is in the table cell beside its name. Such a value is a secret less often than an assigned value."""
     return _CELL.match(hit["sep"]) is not None
 
 

@@ -351,7 +351,7 @@ _DIGITS: Final = re.compile(r"[0-9]+")
 
 
 def is_random(word: str) -> bool:
-    """Return whether small letters, capitals and digits alternate as often as in random text, which names do not do."""
+    """Return whether small letters, capitals and digits alternate as often as in random text, which is not the case in names."""
     word = word[:_TESTED]
     changes, groups = len(_CHANGES.findall(word)) - 1, len(_DIGITS.findall(word))
     return (groups >= 2 and changes >= len(word) * 0.25) or (groups >= 1 and changes >= len(word) * 0.42)  # noqa: PLR2004

@@ -76,7 +76,7 @@ def _tokenizer(vocabulary: str) -> "AnyTokenizer":
 def share(sizes: Sequence[int], budget: int) -> int:
     """Return the largest limit for the size of one item with which all items together fit the budget.
 
-    An item below the limit keeps its size; a larger item is to be cut to the limit.
+    The caller cuts larger items to this limit.
     """
     remaining, count = budget, len(sizes)
     for size in sorted(sizes):
@@ -92,7 +92,7 @@ def share(sizes: Sequence[int], budget: int) -> int:
 # The factor is the plain average of the first ten requests, then a moving average in which each new request has this weight.
 # The factor adapts to a changed prompt within about twenty requests, and a single unusual request changes it little.
 _MIN_WEIGHT: Final = 0.1
-# Ratios below the minimum or above the maximum are limited: the two numbers are probably not of the same request.
+# A ratio outside these limits is replaced by the limit, because the two numbers are probably not of the same request.
 _MIN_RATIO: Final = 0.25
 _MAX_RATIO: Final = 4.0
 # No request has this many tokens, so such a number is ignored.

@@ -53,7 +53,7 @@ def here() -> AgentSession:
 
 
 async def test_history_of_others_is_not_saved_again(tmp_path: Path) -> None:
-    """The library's own history provider has it too, or the caller hands it in: memory shows it once."""
+    """Messages that a history provider or the caller supplies again are stored and sent once."""
     async with Memory(tmp_path / "m.db") as memory:
         client, session = Scripted(talk), here()
         bot = agent(memory, client, before=[InMemoryHistoryProvider()])
@@ -68,7 +68,7 @@ async def test_history_of_others_is_not_saved_again(tmp_path: Path) -> None:
 
 
 async def test_a_conversation_that_memory_comes_to_late(tmp_path: Path) -> None:
-    """What was said before is taken over once, and stays in sight."""
+    """The earlier messages are saved once."""
     client, session, history = Scripted(talk), here(), InMemoryHistoryProvider()
     bare = Agent(client, tools=[weather], context_providers=[history])
     for number in (6, 7):
@@ -83,7 +83,7 @@ async def test_a_conversation_that_memory_comes_to_late(tmp_path: Path) -> None:
 
 
 async def test_whose_memory_it_is(tmp_path: Path) -> None:
-    """The provider may follow the session; a system message of the caller stays first, and ids are kept."""
+    """The resource may depend on the session. A system message of the caller stays first, and ids are stored."""
 
     def owner(session: AgentSession) -> str:
         return str(session.state.get("user") or "")
@@ -105,7 +105,7 @@ async def test_whose_memory_it_is(tmp_path: Path) -> None:
 
 
 async def test_a_call_that_needs_approval(tmp_path: Path) -> None:
-    """A person approves a call in a run of its own: the call and its result stay a pair, the approval is not said."""
+    """A person approves a call in a separate agent run. Call and result are a pair, and the approval is not stored."""
 
     @tool(approval_mode="always_require")
     def launch(city: str) -> str:
@@ -129,7 +129,7 @@ async def test_a_call_that_needs_approval(tmp_path: Path) -> None:
 
 
 async def test_pictures_reach_the_model_as_they_were(tmp_path: Path) -> None:
-    """Content of every kind passes through memory untouched."""
+    """A picture is sent to the model unchanged."""
     picture = Content.from_data(b"\x89PNG and more", "image/png")
     async with Memory(tmp_path / "m.db") as memory:
         client = Scripted(talk)
@@ -146,7 +146,7 @@ class Bare(BaseChatClient[Any]):
 
 
 async def test_a_client_that_calls_no_middleware(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Memory cannot stand before its requests: one warning says so, and what to do."""
+    """One warning says that the client calls no middleware, and how to change it."""
     async with Memory(tmp_path / "m.db") as memory:
         bot = Agent(Bare(), context_providers=[MemoryProvider(memory, resource="alice", tools=False)])
         for _ in range(2):

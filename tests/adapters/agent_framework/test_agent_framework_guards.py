@@ -1,4 +1,4 @@
-"""Guards of Agent Framework around memory and the model: what they stop leaves no trace."""
+"""Guards of Agent Framework around memory and the model: a stopped turn is withdrawn."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -161,7 +161,7 @@ KEPT = ["user: one", "assistant: about one", "user: two", "assistant: about two"
     ids=["question", "result-at-a-later-step", "answer"],
 )
 async def test_a_guard_that_answers_for_the_model(tmp_path: Path, guard: Any, text: str, stream: bool) -> None:
-    """The turn is withdrawn, whatever of it was saved; turns before and after stay, and the refusal is no part of them."""
+    """The stopped turn is withdrawn, the refusal is not stored, and the turns before and after stay."""
     async with Memory(tmp_path / "m.db") as memory:
         client = Scripted(script)
         bot = guarded(memory, client, guard)
@@ -180,7 +180,7 @@ async def test_a_guard_that_answers_for_the_model(tmp_path: Path, guard: Any, te
     ids=["question", "answer", "run"],
 )
 async def test_a_first_turn_that_is_stopped(tmp_path: Path, guard: Any, text: str) -> None:
-    """The library's own history has it all the same: memory does not take it for a conversation that it came late to."""
+    """The history of the library contains the stopped turn, but it is not saved as an earlier conversation."""
     async with Memory(tmp_path / "m.db") as memory:
         client = Scripted(script)
         await talk(guarded(memory, client, guard), [text, "one", "two"], stream=False)
@@ -189,21 +189,14 @@ async def test_a_first_turn_that_is_stopped(tmp_path: Path, guard: Any, text: st
     assert text not in client.received[-1].text
 
 
-async def test_a_guard_that_ends_a_run_at_the_door(tmp_path: Path) -> None:
-    """Nothing was saved that would have to be withdrawn."""
+@pytest.mark.parametrize(
+    ("guard", "text"), [(AtTheDoor(), "a bad question"), (AfterTheRun(), "the secret")], ids=["before", "after"]
+)
+async def test_a_guard_around_the_whole_run(tmp_path: Path, guard: Any, text: str) -> None:
+    """Nothing of the turn stays, whether the guard ends the agent run before it begins or replaces its answer at the end."""
     async with Memory(tmp_path / "m.db") as memory:
-        bot = guarded(memory, Scripted(script), AtTheDoor())
-        answers = await talk(bot, ["one", "a bad question"], stream=False)
-        rows = await stored(memory, "alice", "t1")
-    assert answers[1] == REFUSAL
-    assert brief(rows) == KEPT[:2]
-
-
-async def test_a_guard_that_replaces_what_a_run_answered(tmp_path: Path) -> None:
-    """It comes after the run has ended: the turn is withdrawn all the same."""
-    async with Memory(tmp_path / "m.db") as memory:
-        bot = guarded(memory, Scripted(script), AfterTheRun())
-        answers = await talk(bot, ["one", "the secret", "two"], stream=False)
+        bot = guarded(memory, Scripted(script), guard)
+        answers = await talk(bot, ["one", text, "two"], stream=False)
         rows = await stored(memory, "alice", "t1")
     assert answers[1] == REFUSAL
     assert brief(rows) == KEPT
@@ -211,7 +204,7 @@ async def test_a_guard_that_replaces_what_a_run_answered(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("guard", [AfterEachAnswer(), AfterTheRun()], ids=["request", "run"])
 async def test_words_that_are_to_be_kept(tmp_path: Path, guard: Any) -> None:
-    """Whoever masks answers keeps them as they were masked, and nothing of the model's own words."""
+    """With `keep_rewritten` only the replaced answer is stored."""
     async with Memory(tmp_path / "m.db") as memory:
         bot = guarded(memory, Scripted(script), guard, keep_rewritten=True)
         await talk(bot, ["one", "the secret", "two"], stream=False)
@@ -223,7 +216,7 @@ async def test_words_that_are_to_be_kept(tmp_path: Path, guard: Any) -> None:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_a_guard_that_raises(tmp_path: Path, stream: bool) -> None:
-    """What guards raise discards the turn; what a provider raises does not."""
+    """An exception of a guard discards the turn. An exception of the provider does not."""
     async with Memory(tmp_path / "m.db") as memory:
         stopped = guarded(memory, Scripted(script), Raising(MiddlewareFailure("no")))
         await talk(stopped, ["one"], stream=stream)

@@ -1,13 +1,12 @@
 """Agent Framework's messages come back from ours with the same JSON, through the store's own form."""
 
-import base64
 from typing import Any
 
 from agent_framework import Content, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.kit import through_the_store
+from adapters.kit import JSON_VALUES, PICTURE, PICTURE_TEXT, through_the_store
 from memolog.adapters.agent_framework import from_agent_framework, to_agent_framework
 from memolog.adapters.agent_framework.messages import said_in, usage_of
 from memolog.core.message import (
@@ -22,8 +21,7 @@ from memolog.core.message import (
     UserMessage,
 )
 
-PIXEL = b"\x89PNG not a picture, but its bytes"
-PICTURE = Content.from_data(PIXEL, "image/png")
+SHOWN = Content.from_data(PICTURE, "image/png")
 CALL = Content.from_function_call("c1", "weather", arguments='{"city": "Rome"}')
 
 
@@ -33,10 +31,7 @@ def there_and_back(message: Message) -> Message:
 
 
 TEXTS = st.text(max_size=20)
-JSON: Any = st.recursive(
-    st.none() | st.booleans() | st.integers() | TEXTS, lambda inner: st.lists(inner, max_size=2), max_leaves=4
-)
-MORE = st.dictionaries(TEXTS.filter(lambda key: not key.startswith("_")), JSON, max_size=2)
+MORE = st.dictionaries(TEXTS.filter(lambda key: not key.startswith("_")), JSON_VALUES, max_size=2)
 CONTENTS = st.one_of(
     st.builds(Content.from_text, TEXTS, additional_properties=MORE),
     st.builds(Content, st.just("text_reasoning"), text=st.none() | TEXTS, protected_data=st.none() | TEXTS),
@@ -66,7 +61,7 @@ def test_any_message_comes_back(
 def test_what_is_said_is_in_the_parts() -> None:
     """Observers, search and counts read parts, so they must say what the message says."""
     thought = Content.from_text_reasoning(text="hm", protected_data="opaque")
-    parts = from_agent_framework(Message("assistant", [thought, Content.from_text("so"), CALL, PICTURE])).parts
+    parts = from_agent_framework(Message("assistant", [thought, Content.from_text("so"), CALL, SHOWN])).parts
     reasoning, text, call, picture = parts
     assert isinstance(reasoning, ReasoningPart)
     assert (reasoning.text, reasoning.encrypted) == ("hm", "opaque")
@@ -75,12 +70,12 @@ def test_what_is_said_is_in_the_parts() -> None:
     assert isinstance(call, ToolCallPart)
     assert (call.id, call.name, call.arguments) == ("c1", "weather", '{"city": "Rome"}')
     assert isinstance(picture, FilePart)
-    assert (picture.media_type, picture.data) == ("image/png", PIXEL)
-    result = Content.from_function_result("c1", result=[Content.from_text("see"), PICTURE])
+    assert (picture.media_type, picture.data) == ("image/png", PICTURE)
+    result = Content.from_function_result("c1", result=[Content.from_text("see"), SHOWN])
     (answer,) = from_agent_framework(Message("tool", [result])).parts
     assert isinstance(answer, ToolResultPart)
-    assert answer.files[0].data == PIXEL
-    assert base64.b64encode(PIXEL).decode() not in str((answer.content, answer.extra))
+    assert answer.files[0].data == PICTURE
+    assert PICTURE_TEXT not in str((answer.content, answer.extra))
 
 
 def test_what_steers_a_run_is_not_said() -> None:
@@ -99,7 +94,7 @@ def test_what_another_library_saved_can_be_shown() -> None:
     assert said.to_dict() == Message("user", ["hello"], author_name="ann").to_dict()
     thought, unknown = ReasoningPart(text="hm", signature="theirs"), UnknownPart(data=["theirs"])
     call = ToolCallPart(id="c", name="f", arguments={"x": 1})
-    file = FilePart(media_type="image/png", data=PIXEL)
+    file = FilePart(media_type="image/png", data=PICTURE)
     answer = to_agent_framework(AssistantMessage([thought, unknown, "so", call, file]))
     assert [content.type for content in answer.contents] == ["text", "function_call", "data"]
     assert answer.contents[1].parse_arguments() == {"x": 1}

@@ -23,7 +23,6 @@ class Scripted(BaseChatModel):
 
     script: Any
     received: list[list[BaseMessage]] = Field(default_factory=list)
-    tools_given: list[Any] = Field(default_factory=list)
     prompts: Any = None
     stuck: Any = None
     model_name: str = "scripted-1"
@@ -33,8 +32,7 @@ class Scripted(BaseChatModel):
         return "scripted"
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
-        """Keep what the agent offers."""
-        self.tools_given[:] = list(tools)
+        """Ignore the tools, because the script chooses the calls."""
         return self.bind(**{name: value for name, value in kwargs.items() if value is not None})
 
     def _answer(self, messages: list[BaseMessage]) -> AIMessage:

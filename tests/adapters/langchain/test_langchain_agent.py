@@ -48,7 +48,7 @@ def said(text: str) -> dict[str, Any]:
 
 
 def test_a_thread_without_await(tmp_path: Path) -> None:
-    """The same hooks in the other colour, streaming too."""
+    """A long conversation of a synchronous agent, streamed or not."""
     prompts = Prompts()
     model = Scripted(script=talk, prompts=prompts)
     with SyncMemory(str(tmp_path / "m.db"), config=SMALL) as memory:
@@ -69,7 +69,7 @@ def test_a_thread_without_await(tmp_path: Path) -> None:
 
 
 async def test_a_memory_without_await_serves_both(tmp_path: Path) -> None:
-    """A SyncMemory has a loop of its own, which callers of another loop reach too."""
+    """A SyncMemory works for synchronous and asynchronous calls of an agent."""
     with SyncMemory(str(tmp_path / "m.db")) as memory:
         bot = agent(memory, Scripted(script=talk))
         await bot.ainvoke(said(question(7)), HERE)
@@ -79,7 +79,7 @@ async def test_a_memory_without_await_serves_both(tmp_path: Path) -> None:
 
 
 async def test_a_memory_that_must_be_awaited_says_so(tmp_path: Path) -> None:
-    """Calling without await is the caller's mistake, told before anything happens."""
+    """A synchronous call with a Memory is rejected, and the error names SyncMemory."""
     async with Memory(tmp_path / "m.db") as memory:
         bot = agent(memory, Scripted(script=talk))
         with pytest.raises(InputError, match="SyncMemory"):
@@ -90,7 +90,7 @@ async def test_a_memory_that_must_be_awaited_says_so(tmp_path: Path) -> None:
 
 
 async def test_instructions_and_the_state(tmp_path: Path) -> None:
-    """Instructions in the messages join the caller's own; ids are kept, and the state holds no edge."""
+    """System messages are joined with the system prompt. Ids are stored, and the state does not contain the edge."""
     async with Memory(tmp_path / "m.db") as memory:
         model = Scripted(script=talk)
         bot = agent(memory, model, saver=InMemorySaver())
@@ -105,7 +105,7 @@ async def test_instructions_and_the_state(tmp_path: Path) -> None:
 
 
 async def test_history_of_the_caller_is_not_saved_again(tmp_path: Path) -> None:
-    """Without a checkpointer a caller hands the whole conversation in, with ids or without."""
+    """Without a checkpointer the caller sends the whole conversation, with ids or without. It is stored once."""
     async with Memory(tmp_path / "m.db") as memory:
         bot = agent(memory, Scripted(script=talk))
         first = await bot.ainvoke(said(question(1)), HERE)
@@ -117,7 +117,7 @@ async def test_history_of_the_caller_is_not_saved_again(tmp_path: Path) -> None:
 
 
 async def test_a_conversation_that_memory_comes_to_late(tmp_path: Path) -> None:
-    """What was said before is taken over once, and stays in sight."""
+    """The earlier messages are saved once, and the model gets them."""
     saver, model = InMemorySaver(), Scripted(script=talk)
     bare: Any = create_agent(model, [weather], checkpointer=saver)
     for number in (6, 7):
@@ -132,7 +132,7 @@ async def test_a_conversation_that_memory_comes_to_late(tmp_path: Path) -> None:
 
 
 async def test_whose_memory_it_is(tmp_path: Path) -> None:
-    """It comes from the run or from the middleware; without either nothing runs."""
+    """Resource and thread come from the agent run or from the middleware. Without a resource the agent run is rejected."""
 
     def user(runtime: Any) -> str:
         return runtime.context["user"]
@@ -150,7 +150,7 @@ async def test_whose_memory_it_is(tmp_path: Path) -> None:
 
 
 async def test_a_failed_run_goes_on_where_it_failed(tmp_path: Path) -> None:
-    """LangGraph asks the model again from the checkpoint, perhaps after a restart."""
+    """LangGraph calls the model again from the checkpoint, here after the memory was opened again."""
     failures = [ConnectionError("down")]
 
     def script(messages: list[BaseMessage]) -> Any:
@@ -171,7 +171,7 @@ async def test_a_failed_run_goes_on_where_it_failed(tmp_path: Path) -> None:
 
 
 async def test_an_answer_that_another_middleware_failed_on(tmp_path: Path) -> None:
-    """The state has it, so the next run saves it, in its place; so it is where the thread was new, too."""
+    """The answer is in the state, so the next agent run saves it in its place, even in a new thread."""
     from langchain.agents.middleware import after_model
 
     failures = [ConnectionError("down")]
@@ -192,7 +192,7 @@ async def test_an_answer_that_another_middleware_failed_on(tmp_path: Path) -> No
 
 
 async def test_an_interrupted_run_goes_on_as_one_turn(tmp_path: Path) -> None:
-    """A person approves a call, perhaps after a restart: everything is stored once, in order."""
+    """A person approves a call after the memory was opened again. Every message is stored once, in order."""
     from langchain.agents.middleware import HumanInTheLoopMiddleware
 
     saver, model = InMemorySaver(), Scripted(script=talk)
@@ -211,7 +211,7 @@ async def test_an_interrupted_run_goes_on_as_one_turn(tmp_path: Path) -> None:
 
 
 async def test_a_call_that_langchain_cannot_read(tmp_path: Path) -> None:
-    """It is answered by LangChain itself; both are stored once, and prompts extend each other."""
+    """LangChain answers a malformed call. The call and the answer are stored once, as a pair."""
 
     def script(messages: list[BaseMessage]) -> AIMessage:
         if len([one for one in messages if isinstance(one, AIMessage)]) == 0:
@@ -240,7 +240,7 @@ async def test_a_call_that_langchain_cannot_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["inside", "outside"])
 async def test_a_model_that_is_asked_again(tmp_path: Path, is_first: bool) -> None:
-    """Retries on either side of memory: the question is stored once, and so is the answer."""
+    """With retries inside or outside of memory, question and answer are stored once."""
     from langchain.agents.middleware import ModelRetryMiddleware
 
     failures = [ConnectionError("down"), ConnectionError("still down")]
@@ -260,7 +260,7 @@ async def test_a_model_that_is_asked_again(tmp_path: Path, is_first: bool) -> No
 
 
 async def test_an_answer_with_a_structure(tmp_path: Path) -> None:
-    """The call that carries it is answered by LangChain itself: a pair, stored once."""
+    """LangChain answers the call with the structured answer. The pair is stored once."""
     from langchain.agents.structured_output import ToolStrategy
     from pydantic import BaseModel
 
@@ -285,7 +285,7 @@ async def test_an_answer_with_a_structure(tmp_path: Path) -> None:
 
 
 async def test_a_tool_whose_result_is_the_answer(tmp_path: Path) -> None:
-    """The model is not asked again, so the result is saved at the end."""
+    """The model is not called again, so the result is saved at the end of the agent run."""
 
     @tool(return_direct=True)
     def look_up(word: str) -> str:
@@ -305,7 +305,7 @@ async def test_a_tool_whose_result_is_the_answer(tmp_path: Path) -> None:
 
 
 async def test_thoughts_and_pictures_reach_the_model_as_they_were(tmp_path: Path) -> None:
-    """Signed blocks between tool calls, and what the user showed, through memory and back."""
+    """Signed blocks between tool calls and pictures of the user are sent unchanged."""
     blocks: list[Any] = [
         {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
         {"type": "text", "text": "Let me look."},
@@ -327,3 +327,83 @@ async def test_thoughts_and_pictures_reach_the_model_as_they_were(tmp_path: Path
     assert thought.content == blocks
     assert thought.model_dump_json() == done["messages"][1].model_dump_json()
     assert result.model_dump_json() == done["messages"][2].model_dump_json()
+
+
+# ---------------------------------------------------------------- going back
+
+
+async def _checkpoint(bot: Any, last: str) -> Any:
+    """Return the configuration of the newest checkpoint whose state ends with this text."""
+    history = [one async for one in bot.aget_state_history(HERE)]
+    return next(one.config for one in history if one.values.get("messages") and one.values["messages"][-1].text == last)
+
+
+def _about(messages: list[BaseMessage]) -> AIMessage:
+    return told(f"about {last_question(messages)}")
+
+
+def _graph(memory: Memory, model: Scripted) -> Any:
+    return create_agent(model, middleware=[MemoryMiddleware(memory, resource="alice")], checkpointer=InMemorySaver())
+
+
+async def _ask(bot: Any, at: Any, *texts: str) -> None:
+    for text in texts:
+        await bot.ainvoke({"messages": [HumanMessage(text, id=f"h-{text}")]}, at)
+
+
+async def _edit(bot: Any, last: str, text: str) -> None:
+    edited = await bot.aupdate_state(await _checkpoint(bot, last), {"messages": [HumanMessage(text, id=f"h-{last}")]})
+    await bot.ainvoke(None, edited)
+
+
+@pytest.mark.parametrize("first", ["one", "two"], ids=["the first question", "a later question"])
+@pytest.mark.parametrize("times", [1, 3])
+async def test_another_answer(tmp_path: Path, first: str, times: int) -> None:
+    """A checkpoint before an answer is run again: the model sees the question once, and no rejected answer."""
+    async with Memory(tmp_path / "m.db") as memory:
+        model = Scripted(script=lambda _: told(f"answer {len(model.received)}"))  # pyright: ignore[reportUnknownLambdaType]
+        bot = _graph(memory, model)
+        await _ask(bot, HERE, "one", "two")
+        at = await _checkpoint(bot, first)
+        for _ in range(times):
+            await bot.ainvoke(None, at)
+        rows = brief(await stored(memory, "alice", "t1"))
+        branches = await memory.thread("t1", resource="alice").branches()
+    before = ["user: one", "assistant: answer 1"] if first == "two" else []
+    assert rows == [*before, f"user: {first}", f"assistant: answer {2 + times}"]
+    assert len(branches) == times
+    assert "answer 2" not in str(model.received[-1])
+
+
+@pytest.mark.parametrize("last", ["one", "two"], ids=["the first question", "a later question"])
+async def test_an_edited_question(tmp_path: Path, last: str) -> None:
+    """The model sees the new words, also when it is edited twice or asked again; the old ones are a branch."""
+    async with Memory(tmp_path / "m.db") as memory:
+        model = Scripted(script=_about)
+        bot = _graph(memory, model)
+        await _ask(bot, HERE, "one", "two")
+        await _edit(bot, last, "uno")
+        await bot.ainvoke(None, await _checkpoint(bot, "uno"))
+        await _edit(bot, last, "eins")
+        await _ask(bot, HERE, "next")
+        rows = brief(await stored(memory, "alice", "t1"))
+    before = ["user: one", "assistant: about one"] if last == "two" else []
+    assert rows == [*before, "user: eins", "assistant: about eins", "user: next", "assistant: about next"]
+    assert not {one.text.removeprefix("about ") for one in model.received[-1]} & {"two", "uno"}
+
+
+async def test_a_new_question_after_an_older_checkpoint(tmp_path: Path) -> None:
+    """What came after the checkpoint is withdrawn, but nothing that another graph saved in the same thread."""
+    async with Memory(tmp_path / "m.db") as memory:
+        model = Scripted(script=_about)
+        bots = [_graph(memory, model) for _ in range(2)]
+        await _ask(bots[0], HERE, "one", "two")
+        await _ask(bots[0], await _checkpoint(bots[0], "about one"), "three")
+        assert brief(await stored(memory, "alice", "t1"))[2:] == ["user: three", "assistant: about three"]
+        await _ask(bots[1], HERE, "other")
+        await _ask(bots[0], await _checkpoint(bots[0], "about one"), "four")
+        rows = brief(await stored(memory, "alice", "t1"))
+    assert rows[2:] == [
+        *("user: three", "assistant: about three", "user: other", "assistant: about other"),
+        *("user: four", "assistant: about four"),
+    ]

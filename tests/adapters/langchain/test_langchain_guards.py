@@ -1,4 +1,4 @@
-"""Guards of LangChain between memory and the model: what they stop leaves no trace."""
+"""Guards of LangChain between memory and the model: a stopped turn is withdrawn."""
 
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ def at_the_exit(state: Any, runtime: Any) -> dict[str, Any] | None:
 )
 @pytest.mark.parametrize("has_saver", [True, False], ids=["checkpointer", "alone"])
 async def test_a_guard_that_jumps_to_the_end(tmp_path: Path, guard: Any, text: str, has_saver: bool) -> None:
-    """The turn is withdrawn, whatever of it was saved; turns before and after stay, and the refusal is no part of them."""
+    """The stopped turn is withdrawn, the refusal is not stored, and the turns before and after stay."""
     async with Memory(tmp_path / "m.db") as memory:
         model = Scripted(script=script)
         bot = create_agent(
@@ -98,7 +98,7 @@ async def test_a_guard_that_jumps_to_the_end(tmp_path: Path, guard: Any, text: s
 
 @pytest.mark.parametrize("guard", [at_the_door, at_each_step], ids=["door", "step"])
 async def test_a_first_turn_that_is_stopped(tmp_path: Path, guard: Any) -> None:
-    """Handed in again as history, it is not taken for a conversation that memory came late to."""
+    """If the stopped turn is sent again as history, it is not saved as an earlier conversation."""
     async with Memory(tmp_path / "m.db") as memory:
         bot = create_agent(Scripted(script=script), middleware=[MemoryMiddleware(memory), guard])
         stopped = await bot.ainvoke(said("a bad question"), HERE)
@@ -108,7 +108,7 @@ async def test_a_first_turn_that_is_stopped(tmp_path: Path, guard: Any) -> None:
 
 
 async def test_a_jump_that_is_no_guard(tmp_path: Path) -> None:
-    """A limit may end a run too: whoever has such middleware keeps what was said."""
+    """A limit may jump to the end too. With `discard_on_jump=False` the messages stay."""
     async with Memory(tmp_path / "m.db") as memory:
         memorable = MemoryMiddleware(memory, discard_on_jump=False)
         bot = create_agent(Scripted(script=script), [weather], middleware=[memorable, at_each_step])
@@ -123,7 +123,7 @@ async def test_a_jump_that_is_no_guard(tmp_path: Path) -> None:
 
 
 async def test_a_guard_that_asks_again(tmp_path: Path) -> None:
-    """Jumping to the model stops nothing: what was answered first is part of what was said."""
+    """A jump to the model does not stop the turn, so the first answer is stored too."""
 
     @after_model(can_jump_to=["model"])
     def once_more(state: Any, runtime: Any) -> dict[str, Any] | None:
@@ -153,7 +153,7 @@ async def test_a_guard_that_asks_again(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("is_new", [True, False], ids=["first", "later"])
 async def test_the_library_s_own_guard_raises(tmp_path: Path, text: str, options: Any, is_new: bool) -> None:
-    """It raises in a node of its own; the state keeps the question, and memory does not take it up again."""
+    """The guard raises in a separate node. The question stays in the state, but it is not saved later."""
     async with Memory(tmp_path / "m.db") as memory:
         memorable = MemoryMiddleware(memory)
         guard = guarded(memorable, PIIMiddleware("email", strategy="block", **options))
@@ -178,7 +178,7 @@ async def test_the_library_s_own_guard_raises(tmp_path: Path, text: str, options
 
 
 def test_a_guard_that_raises_without_await(tmp_path: Path) -> None:
-    """The other colour."""
+    """A guard that raises in a synchronous agent run withdraws the turn."""
     with SyncMemory(str(tmp_path / "m.db")) as memory:
         memorable = MemoryMiddleware(memory)
         guard = guarded(memorable, PIIMiddleware("email", strategy="block", apply_to_output=True))
@@ -191,7 +191,7 @@ def test_a_guard_that_raises_without_await(tmp_path: Path) -> None:
 
 
 async def test_a_guard_around_the_model_that_raises(tmp_path: Path) -> None:
-    """What it raises is named when the middleware is made: a model that fails raises too, and that is no guard."""
+    """Only exceptions in `guards` discard the turn, because a failing model raises exceptions too."""
 
     class Stopped(Exception):
         """A guard has stopped it."""
@@ -213,7 +213,7 @@ async def test_a_guard_around_the_model_that_raises(tmp_path: Path) -> None:
 
 
 async def test_an_answer_that_a_guard_masks(tmp_path: Path) -> None:
-    """What is stored is what the user saw, and nothing else."""
+    """The masked texts are stored, because the user saw these."""
     async with Memory(tmp_path / "m.db") as memory:
         guard = PIIMiddleware("email", strategy="redact", apply_to_input=True, apply_to_output=True)
         bot = create_agent(Scripted(script=script), middleware=[MemoryMiddleware(memory), guard])
@@ -223,7 +223,7 @@ async def test_an_answer_that_a_guard_masks(tmp_path: Path) -> None:
 
 
 async def test_an_answer_that_is_rewritten_at_the_end(tmp_path: Path) -> None:
-    """A guard after the agent may replace what was saved already: the old words are withdrawn with their turn."""
+    """If a guard replaces a saved answer at the end, the turn is withdrawn and saved again with the new answer."""
 
     @after_agent
     def at_last(state: Any, runtime: Any) -> dict[str, Any] | None:
@@ -250,7 +250,7 @@ async def test_an_answer_that_is_rewritten_at_the_end(tmp_path: Path) -> None:
 
 
 async def test_what_is_added_to_one_request_is_not_stored(tmp_path: Path) -> None:
-    """Another middleware in front may add words to a request: the model sees them, memory does not."""
+    """A message that another middleware adds to one request reaches the model, but is not stored."""
 
     class Reminder(AgentMiddleware[Any, Any, Any]):
         async def awrap_model_call(self, request: Any, handler: Any) -> Any:

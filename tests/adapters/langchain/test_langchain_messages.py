@@ -1,6 +1,5 @@
 """LangChain's messages come back from ours with the same JSON, through the store's own form."""
 
-import base64
 from typing import Any
 
 from hypothesis import given
@@ -14,7 +13,7 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 
-from adapters.kit import through_the_store
+from adapters.kit import JSON_VALUES, PICTURE, PICTURE_TEXT, through_the_store
 from memolog.adapters.langchain import from_langchain, to_langchain
 from memolog.adapters.langchain.messages import usage_of
 from memolog.core.message import (
@@ -29,8 +28,6 @@ from memolog.core.message import (
     UserMessage,
 )
 
-PIXEL = base64.b64encode(b"\x89PNG not a picture, but its bytes").decode()
-
 
 def there_and_back(message: BaseMessage) -> BaseMessage:
     """Return a message after a stay in the store: its parts go through JSON."""
@@ -39,30 +36,35 @@ def there_and_back(message: BaseMessage) -> BaseMessage:
 
 
 TEXTS = st.text(max_size=20)
-JSON: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | TEXTS, lambda inner: st.lists(inner, max_size=2), max_leaves=4
-)
 BLOCKS = st.one_of(
     TEXTS,
     st.fixed_dictionaries(
-        {"type": st.just("text"), "text": TEXTS}, optional={"annotations": st.just([]), "index": JSON}
+        {"type": st.just("text"), "text": TEXTS}, optional={"annotations": st.just([]), "index": JSON_VALUES}
     ),
     st.fixed_dictionaries(
-        {"type": st.just("thinking"), "thinking": TEXTS}, optional={"signature": TEXTS, "index": JSON}
+        {"type": st.just("thinking"), "thinking": TEXTS}, optional={"signature": TEXTS, "index": JSON_VALUES}
     ),
     st.fixed_dictionaries(
         {"type": st.just("reasoning")},
-        optional={"reasoning": TEXTS, "summary": JSON, "extras": JSON, "encrypted_content": TEXTS, "id": TEXTS},
+        optional={
+            "reasoning": TEXTS,
+            "summary": JSON_VALUES,
+            "extras": JSON_VALUES,
+            "encrypted_content": TEXTS,
+            "id": TEXTS,
+        },
     ),
     st.fixed_dictionaries(
-        {"type": st.just("image")}, optional={"base64": TEXTS, "url": TEXTS, "source": JSON, "data": JSON}
+        {"type": st.just("image")}, optional={"base64": TEXTS, "url": TEXTS, "source": JSON_VALUES, "data": JSON_VALUES}
     ),
     st.fixed_dictionaries({"type": st.just("image_url"), "image_url": TEXTS | st.fixed_dictionaries({"url": TEXTS})}),
-    st.fixed_dictionaries({"type": st.just("tool_use"), "id": st.sampled_from("ab"), "name": TEXTS, "input": JSON}),
-    st.fixed_dictionaries({"type": TEXTS}, optional={"anything": JSON}),
+    st.fixed_dictionaries(
+        {"type": st.just("tool_use"), "id": st.sampled_from("ab"), "name": TEXTS, "input": JSON_VALUES}
+    ),
+    st.fixed_dictionaries({"type": TEXTS}, optional={"anything": JSON_VALUES}),
 )
 CALLS = st.fixed_dictionaries(
-    {"name": TEXTS, "args": st.dictionaries(TEXTS, JSON, max_size=2), "id": st.sampled_from(["a", "b", None])}
+    {"name": TEXTS, "args": st.dictionaries(TEXTS, JSON_VALUES, max_size=2), "id": st.sampled_from(["a", "b", None])}
 )
 BROKEN = st.fixed_dictionaries(
     {
@@ -79,7 +81,7 @@ BROKEN = st.fixed_dictionaries(
     calls=st.lists(CALLS, max_size=3),
     broken=st.lists(BROKEN, max_size=2),
     name=st.none() | TEXTS,
-    kwargs=st.dictionaries(TEXTS, JSON, max_size=2),
+    kwargs=st.dictionaries(TEXTS, JSON_VALUES, max_size=2),
 )
 def test_any_answer_comes_back(
     content: Any, calls: list[Any], broken: list[Any], name: str | None, kwargs: Any
@@ -92,7 +94,7 @@ def test_any_answer_comes_back(
     assert there_and_back(message).model_dump() == message.model_dump()
 
 
-@given(content=TEXTS | st.lists(BLOCKS, max_size=4), artifact=JSON, name=st.none() | TEXTS)
+@given(content=TEXTS | st.lists(BLOCKS, max_size=4), artifact=JSON_VALUES, name=st.none() | TEXTS)
 def test_any_result_and_any_question_come_back(content: Any, artifact: Any, name: str | None) -> None:
     """Whatever blocks they are made of."""
     result = ToolMessage(content, tool_call_id="c", artifact=artifact, name=name, id="t")
@@ -127,18 +129,18 @@ def test_what_is_said_is_in_the_parts() -> None:
 def test_the_bytes_of_a_picture_are_bytes() -> None:
     """Wherever a provider puts them; in a result they are no text of it."""
     spelt: list[dict[str, Any]] = [
-        {"type": "image", "base64": PIXEL, "mime_type": "image/jpeg"},
-        {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{PIXEL}"}},
-        {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": PIXEL}},
+        {"type": "image", "base64": PICTURE_TEXT, "mime_type": "image/jpeg"},
+        {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{PICTURE_TEXT}"}},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": PICTURE_TEXT}},
     ]
     for block in spelt:
         (part,) = from_langchain(HumanMessage([block])).parts
         assert isinstance(part, FilePart)
-        assert (part.media_type, part.data) == ("image/jpeg", base64.b64decode(PIXEL))
+        assert (part.media_type, part.data) == ("image/jpeg", PICTURE)
         (result,) = from_langchain(ToolMessage([block], tool_call_id="c")).parts
         assert isinstance(result, ToolResultPart)
-        assert PIXEL not in str(result.content)
-        assert result.files[0].data == base64.b64decode(PIXEL)
+        assert PICTURE_TEXT not in str(result.content)
+        assert result.files[0].data == PICTURE
 
 
 def test_a_chunk_is_the_message_it_adds_up_to() -> None:

@@ -19,7 +19,6 @@ from memolog.core.message import (
     NewMessage,
     Part,
     ReasoningPart,
-    Role,
     TextPart,
     ToolCallPart,
     ToolResultPart,
@@ -39,17 +38,11 @@ from memolog.transfer.exact import (
     text_at,
     with_message_note,
 )
+from memolog.transfer.messages import openai_role
 
 __all__ = ["CONTROLS", "from_agent_framework", "said_in", "to_agent_framework", "usage_of"]
 
 _KEY: Final = "agent_framework"
-_ROLES: Final[dict[str, Role]] = {
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-    "system": "system",
-    "developer": "system",
-}
 CONTROLS: Final = frozenset({"function_approval_request", "function_approval_response", "oauth_consent_request"})
 """The types of contents that control an agent run. They are not saved and not sent to the model."""
 _SAID: Final = ("role", "contents", "author_name")
@@ -63,7 +56,7 @@ def from_agent_framework(message: Message) -> NewMessage:
     dump = _dumped(message)
     parts = [_part(content, f"{message.message_id or ''}:{n}") for n, content in enumerate(dump["contents"])]
     head: Json = {name: value for name, value in dump.items() if name not in _SAID}
-    role = _ROLES.get(message.role, "user")
+    role = openai_role(message.role) or "user"
     if role != message.role:
         head["role"] = message.role
     if not parts:
@@ -204,14 +197,10 @@ def _content(part: Part) -> Json | None:
         case UnknownPart():
             # Agent Framework reads an unknown part of another framework only if it looks like a content.
             data: Any = part.data
-            return cast("Json", data) if note(part, _KEY) is not None or _is_content(data) else None
+            return cast("Json", data) if note(part, _KEY) is not None or text_at(data, "type") is not None else None
         case ReasoningPart():
             # Agent Framework cannot read reasoning of another framework.
             return None
-
-
-def _is_content(data: Any) -> bool:
-    return isinstance(data, dict) and isinstance(cast("Json", data).get("type"), str)
 
 
 def _standard_result(part: ToolResultPart) -> Json:

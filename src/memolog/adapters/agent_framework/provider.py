@@ -32,16 +32,15 @@ from agent_framework.exceptions import AgentInvalidResponseException
 from memolog import Context
 from memolog.adapters.agent_framework.messages import from_agent_framework, said_in, to_agent_framework, usage_of
 from memolog.adapters.alignment import align
-from memolog.adapters.guards import GuardStopped, check_errors, check_memory
+from memolog.adapters.guards import GuardStopped, check_errors, check_id, check_memory
 from memolog.adapters.new_messages import AgentTurn
 from memolog.adapters.provider_limits import is_refusal
 from memolog.core.exact_json import dumps
 from memolog.core.message import NewMessage, ToolCallPart, UserMessage
 from memolog.core.own_tools import OWN_TOOLS
-from memolog.errors import InputError
 from memolog.memory import Memory, Tools
 from memolog.tools.definitions import definition, guidance
-from memolog.transfer.exact import value_at
+from memolog.transfer.exact import text_at
 
 
 class Run(AgentTurn):
@@ -160,8 +159,7 @@ def _texts(messages: Iterable[Message]) -> list[str]:
 
 def _source(message: Message) -> str | None:
     """Return the id of the provider that added a message; None if the message comes from the caller or the agent."""
-    source = value_at(message.additional_properties, ("_attribution", "source_id"))
-    return source if isinstance(source, str) else None
+    return text_at(message.additional_properties, "_attribution", "source_id")
 
 
 _log = logging.getLogger("memolog")
@@ -296,24 +294,23 @@ async def _failed(run: Run, error: BaseException | None) -> None:
 def _listen(stream: Stream, run: Run) -> None:
     """Save the answer of a stream when the stream ends, even if the answer is incomplete."""
     updates: list[ChatResponseUpdate] = []
-    failed = _failures(stream)
 
     def hear(update: ChatResponseUpdate) -> ChatResponseUpdate:
         updates.append(update)
         return update
 
-    async def ended() -> None:
+    async def ended(error: Exception | None) -> None:
         if updates:
             await run.record(ChatResponse.from_updates(updates))
         else:
-            await _failed(run, failed[-1] if failed else None)
+            await _failed(run, error)
 
     stream.with_transform_hook(hear)
-    stream.with_cleanup_hook(ended)
+    _at_end(stream, ended)
 
 
-def _failures(stream: "ResponseStream[Any, Any]") -> list[Exception]:
-    """Return a list to which the error of a stream is added when it fails."""
+def _at_end(stream: "ResponseStream[Any, Any]", ended: Callable[[Exception | None], Awaitable[None]]) -> None:
+    """Call `ended` when a stream ends, with the error of the stream or with None."""
     failed: list[Exception] = []
 
     @contextmanager
@@ -325,7 +322,7 @@ def _failures(stream: "ResponseStream[Any, Any]") -> list[Exception]:
             raise
 
     stream.with_pull_context_manager(watch)
-    return failed
+    stream.with_cleanup_hook(lambda: ended(failed[-1] if failed else None))
 
 
 def _tool(tools: Tools, name: str) -> FunctionTool:
@@ -345,13 +342,8 @@ def _tool(tools: Tools, name: str) -> FunctionTool:
 
 def _chosen_id(what: str, given: Named | None, session: AgentSession, otherwise: str | None) -> str:
     name = given(session) if callable(given) else given or otherwise
-    if not isinstance(name, str) or not name:
-        raise InputError(
-            f"The agent run has no {what}.",
-            why="Memory is stored for a thread of a resource.",
-            then=f"Pass {what}= to the provider: an id, or a function that gets the session and returns an id.",
-        )
-    return name
+    then = f"Pass {what}= to the provider: an id, or a function that gets the session and returns an id."
+    return check_id(what, name, then)
 
 
 def _model_name(context: ChatContext) -> str | None:
@@ -391,8 +383,8 @@ class MemoryGuard(AgentMiddleware):
             found = self._run(context.session)
             return None if found is before else found
 
-        async def stopped() -> None:
-            if (found := run()) is not None:
+        async def failed(error: Exception | None) -> None:
+            if isinstance(error, self._guards) and (found := run()) is not None:
                 await found.discard()
 
         async def answered(response: AgentResponse) -> None:
@@ -401,24 +393,15 @@ class MemoryGuard(AgentMiddleware):
 
         try:
             await call_next()
-        except self._guards:
-            await stopped()
+        except self._guards as error:
+            await failed(error)
             raise
         if isinstance(context.result, AgentResponse):
             await answered(context.result)
         elif isinstance(context.result, ResponseStream):
             stream = cast("ResponseStream[Any, Any]", context.result)
-            self._listen(stream, stopped)
+            _at_end(stream, failed)
             stream.with_result_hook(answered)
-
-    def _listen(self, stream: "ResponseStream[Any, Any]", stopped: Callable[[], Awaitable[None]]) -> None:
-        failed = _failures(stream)
-
-        async def ended() -> None:
-            if failed and isinstance(failed[-1], self._guards):
-                await stopped()
-
-        stream.with_cleanup_hook(ended)
 
     def _run(self, session: AgentSession | None) -> Run | None:
         return None if session is None else self._provider.runs.get(session)

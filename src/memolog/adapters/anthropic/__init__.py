@@ -1,11 +1,10 @@
 """Memory for clients of Anthropic, streamed or not, with cache marks."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 from memolog.adapters.anthropic.messages import MARK, messages_api
-from memolog.adapters.exchange import Bound, OpenTurn, at, remembering
+from memolog.adapters.exchange import OpenTurn, at, remembering
 from memolog.adapters.guards import SyncGuardedTurn
 from memolog.memory import Memory
 from memolog.sync import SyncMemory, SyncTurn
@@ -33,5 +32,5 @@ def wrap(
     resource. With `turn` all calls belong to a turn that the caller opened. `cache` is the cache mark, such as
     `{"type": "ephemeral", "ttl": "1h"}`. With None no marks are set.
     """
-    bound = partial(Bound, apis=(messages_api(cache),), thread=thread, resource=resource, zone=zone, settings=settings)
-    return remembering(client, memory, turn, bound)
+    apis = (messages_api(cache),)
+    return remembering(client, memory, turn, apis, thread=thread, resource=resource, zone=zone, settings=settings)

@@ -6,6 +6,7 @@ Signed thinking is passed through unchanged. The `anthropic` package is not need
 import base64
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -157,7 +158,7 @@ def to_request(
 
 
 def _said(context: Context) -> list[Json]:
-    """Return the messages of a request. Results of one step are one message, empty text is left out, and a user is first."""
+    """Return the messages of a request. Results of one step are joined, empty text is left out, and a user message is first."""
     messages: list[Json] = []
     last: Any = None
     for said in context.messages:
@@ -344,10 +345,9 @@ def _input_value(text: str, first: object) -> Any:
     """Return the input of a tool call from its joined pieces. Text that is not JSON is returned unchanged."""
     if not text.strip():
         return first
-    try:
+    with suppress(ValueError):
         return cast("object", json.loads(text))
-    except ValueError:
-        return text
+    return text
 
 
 def messages_api(mark: Json | None = MARK) -> Api:

@@ -6,6 +6,8 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
+from hashlib import sha256
 from typing import Annotated, Any, Final, NotRequired, TypeAlias, TypeVar, cast
 
 from langchain.agents.middleware.pii import PIIDetectionError
@@ -35,12 +37,12 @@ from langgraph.types import Command
 
 from memolog import Context
 from memolog.adapters import at_once, returned
-from memolog.adapters.guards import GuardStopped, check_errors, check_memory
+from memolog.adapters.guards import GuardStopped, check_errors, check_id, check_memory
 from memolog.adapters.langchain.messages import from_langchain, to_langchain, usage_of
 from memolog.adapters.new_messages import AgentTurn
 from memolog.adapters.provider_limits import is_refusal
 from memolog.core.exact_json import dumps
-from memolog.core.message import MessageState, NewMessage, Part, Role, TextPart
+from memolog.core.message import Message, MessageState, NewMessage, Part, Role, TextPart
 from memolog.core.own_tools import OWN_TOOLS
 from memolog.errors import InputError
 from memolog.memory import Memory
@@ -81,12 +83,8 @@ Drive = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
 Scope = Callable[[], tuple[str, str]]
 
 
-def tools_for(driver: Driver, scope: Scope) -> list[BaseTool]:
-    """Return the three tools for models. `scope` returns the resource and the thread of the current agent run."""
-    return [_tool(name, driver, scope) for name in OWN_TOOLS]
-
-
 def _tool(name: str, driver: Driver, scope: Scope) -> BaseTool:
+    """Return one of the three tools. `scope` returns the resource and the thread of the current agent run."""
     schema = definition(name)["function"]
 
     async def answer(resource: str, thread: str, arguments: dict[str, Any]) -> str:
@@ -116,7 +114,7 @@ class Run(AgentTurn):
     def __init__(
         self, memory: Memory, resource: str, thread: str, *, mark: Mapping[str, Any], zone: str | None
     ) -> None:
-        """Set the thread. `mark` contains ids that an earlier agent run stored in the state: of its turn or its last message."""
+        """Set the thread. `mark` is the state of an earlier agent run: the id of its turn or of its last message (`until`)."""
         super().__init__(memory, resource, thread, zone=zone)
         self.mark = mark
         self._processed: set[str] | None = None
@@ -132,6 +130,8 @@ class Run(AgentTurn):
     ) -> Context:
         """Save the new messages of the state and return the context for the model."""
         is_first = self._processed is None
+        if is_first:
+            await self._rewind([one for one in messages if _is_said(one)])
         new = await self._new(messages, answered=False)
         if is_first:
             new = await self._without_saved(messages, new)
@@ -188,6 +188,31 @@ class Run(AgentTurn):
         await self.record(messages, answered=False)
         await self.leave()
 
+    # ------------------------------------------------------------ going back
+
+    async def _rewind(self, said: Sequence[BaseMessage]) -> None:
+        """Rewind the thread if the state went back to an earlier checkpoint."""
+        if not said or not said[0].id or self.memory.config.read_only:
+            return
+        # All checkpoints of a conversation have the same first message.
+        self.id_prefix = f"{sha256(said[0].id.encode()).hexdigest()[:12]}-"
+        if (shared := await self._last_shared(said)) is not None:
+            await self.rewind_after(shared, {one.id for one in said[:-1]})
+
+    async def _last_shared(self, said: Sequence[BaseMessage]) -> int | None:
+        """Return the number of the last live message that is also in the state. An edited question is not shared.
+
+        The result is 0 if the state has no shared message but a question that was stored before. Else it is None.
+        """
+        was_stored = False
+        for one in said[: -_NEAR - 1 : -1]:
+            rows = await self.rows(one.id or "")
+            was_stored = was_stored or (one is said[-1] and bool(rows))
+            live = [row for row in rows if row.state == "live"]
+            if live and not (one is said[-1] and _is_edited(one, live)):
+                return live[-1].seq
+        return 0 if was_stored and len(said) <= _NEAR else None
+
     # ------------------------------------------------------------ inside
 
     async def _open(self, new: Iterable[NewMessage]) -> Turn:
@@ -219,7 +244,14 @@ class Run(AgentTurn):
         if place is None:
             answers = [n for n, one in enumerate(said) if isinstance(one, AIMessage)]
             place = 0 if not answers else answers[-1] + (0 if answered else 1)
-        return [from_langchain(one) for one in await self._unstored(said[place:])]
+        return [from_langchain(one) for one in await self._unstored(said[place:])] or await self._asked_again(said)
+
+    async def _asked_again(self, said: Sequence[BaseMessage]) -> list[NewMessage]:
+        """Return the last message of the state if it is a question whose stored message was withdrawn. It gets a new id."""
+        last = said[-1] if said else None
+        if not isinstance(last, HumanMessage) or await self._state(last) != "withdrawn":
+            return []
+        return [replace(from_langchain(last), id=None)]
 
     async def _without_saved(self, messages: Sequence[BaseMessage], new: Sequence[NewMessage]) -> list[NewMessage]:
         """Return the new messages at the first request, without messages that a failed agent run has saved."""
@@ -264,6 +296,13 @@ class Run(AgentTurn):
         return None if not rows else "live" if any(row.state == "live" for row in rows) else rows[-1].state
 
 
+def _is_edited(message: BaseMessage, rows: Sequence[Message]) -> bool:
+    """Return whether a question has another text than its stored message. Secrets in the stored text may be redacted."""
+    texts = [part.text for part in from_langchain(message).parts if isinstance(part, TextPart)]
+    stored = [part.text for row in rows for part in row.parts if isinstance(part, TextPart)]
+    return texts != stored and not any("[redacted: " in text for text in stored)
+
+
 def _question(said: Sequence[BaseMessage]) -> int:
     """Return the index of the first message of the last question. A question may have several messages."""
     place = next((n for n in range(len(said) - 1, -1, -1) if isinstance(said[n], HumanMessage)), len(said))
@@ -293,6 +332,20 @@ class MemoryState(AgentState[Any]):
     memolog: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
 
 
+def _hooks(step: Callable[[Any, MemoryState, Drive], Awaitable[dict[str, Any]]]) -> tuple[Any, Any]:
+    """Return the synchronous and the asynchronous hook of a middleware that run a step."""
+
+    def hook(self: "MemoryMiddleware", state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any]:
+        del runtime
+        return at_once(cast("Any", step(self, state, self.driver.now)))
+
+    async def ahook(self: "MemoryMiddleware", state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any]:
+        del runtime
+        return await step(self, state, self.driver.later)
+
+    return hook, ahook
+
+
 class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     """A long memory for an agent: `create_agent(…, middleware=[MemoryMiddleware(memory, resource="alice")])`.
 
@@ -319,13 +372,13 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         `discard_on_jump`, jumps to the end.
         """
         super().__init__()
-        check_memory(memory, sync_too=True)
+        check_memory(memory, Memory, SyncMemory)
         check_errors("guards", guards)
         self.driver = Driver(memory)
         self._resource, self._thread, self._zone = resource, thread, zone
         self._has_tools = tools
         self._discards_on_jump, self._guards = discard_on_jump, guards
-        self.tools = tools_for(self.driver, self.scope) if tools else []
+        self.tools = [_tool(name, self.driver, self.scope) for name in OWN_TOOLS] if tools else []
 
     # ------------------------------------------------------------ resource and thread
 
@@ -345,16 +398,14 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     # ------------------------------------------------------------ before the model
 
-    def before_model(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+    async def _begin(self, state: MemoryState, drive: Drive) -> dict[str, Any]:
         """Begin a step. From here on a guard may stop the agent run."""
-        del runtime
+        del drive
         run = self._run_of(state)
         run.is_asked = True
         return {"memolog_run": run}
 
-    async def abefore_model(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Begin a step."""
-        return self.before_model(state, runtime)
+    before_model, abefore_model = _hooks(_begin)
 
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Response | Extended:
         """Save the new messages and call the model with memory."""
@@ -407,33 +458,16 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     # ------------------------------------------------------------ after the model
 
-    def after_model(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Save the answer, which has passed all guards."""
-        del runtime
-        return at_once(self._answered(state, self.driver.now))
-
-    async def aafter_model(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Save the answer, which has passed all guards."""
-        del runtime
-        return await self._answered(state, self.driver.later)
-
     async def _answered(self, state: MemoryState, drive: Drive) -> dict[str, Any]:
+        """Save the answer, which has passed all guards."""
         run = self._run_of(state)
         await drive(run.record(state["messages"]))
         run.is_asked = False
         return {"memolog_run": run, "memolog": {**run.mark, "turn": run.id}}
 
+    after_model, aafter_model = _hooks(_answered)
+
     # ------------------------------------------------------------ the end
-
-    def after_agent(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """End the turn."""
-        del runtime
-        return at_once(self._end(state, self.driver.now))
-
-    async def aafter_agent(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """End the turn."""
-        del runtime
-        return await self._end(state, self.driver.later)
 
     async def _end(self, state: MemoryState, drive: Drive) -> dict[str, Any]:
         run = state.get("memolog_run")
@@ -446,6 +480,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         last: BaseMessage | None = state["messages"][-1] if state["messages"] else None
         return {"memolog_run": None, "memolog": {"until": last.id} if last is not None else {}}
 
+    after_agent, aafter_agent = _hooks(_end)
+
     def stop(self, state: MemoryState) -> Coroutine[Any, Any, None]:
         """Return a coroutine that discards the turn of the agent run with this state."""
         return self._run_of(state).stop(state["messages"])
@@ -456,17 +492,11 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
 def _chosen_id(what: str, given: Named, configured: Any, how: str) -> str:
     name = given(get_runtime()) if callable(given) else given or configured
-    if not isinstance(name, str) or not name:
-        raise InputError(
-            f"The agent run has no {what}.",
-            why="Memory is stored for a thread of a resource.",
-            then=f"Pass the {what} to the middleware or in the configuration of the call: {how}.",
-        )
-    return name
+    return check_id(what, name, f"Pass the {what} to the middleware or in the configuration of the call: {how}.")
 
 
 def _with_run(response: Response, run: Run, request: Request) -> Response | Extended:
-    """Return the response. If a failed agent run is resumed at the model, `before_model` is skipped: add the run to the state."""
+    """Return the response. If LangGraph resumed a failed agent run and skipped `before_model`, also add the run to the state."""
     if cast("MemoryState", request.state).get("memolog_run") is run:
         return response
     run.is_asked = True

@@ -1,10 +1,9 @@
 """Memory for clients of OpenAI: Responses and Chat Completions, streamed or not."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, TypeVar
 
-from memolog.adapters.exchange import Bound, OpenTurn, at, remembering
+from memolog.adapters.exchange import OpenTurn, at, remembering
 from memolog.adapters.guards import SyncGuardedTurn
 from memolog.adapters.openai.chat import CHAT_API
 from memolog.adapters.openai.responses import RESPONSES_API
@@ -31,7 +30,5 @@ def wrap(
     `OpenAI` needs a `SyncMemory`, and `AsyncOpenAI` needs a `Memory`. Pass `**at(…)` to a call for another thread and resource.
     With `turn` all calls belong to a turn that the caller opened.
     """
-    bound = partial(
-        Bound, apis=(CHAT_API, RESPONSES_API), thread=thread, resource=resource, zone=zone, settings=settings
-    )
-    return remembering(client, memory, turn, bound)
+    apis = (CHAT_API, RESPONSES_API)
+    return remembering(client, memory, turn, apis, thread=thread, resource=resource, zone=zone, settings=settings)

@@ -79,11 +79,6 @@ def _file_block(file: FilePart, kind: str) -> Json:
     return {"type": "input_file", **name, ("file_url" if data is None else "file_data"): address}
 
 
-def name_of(said: Said) -> str | None:
-    """Return the name of the speaker, in a form that the API accepts; None if the message has no speaker."""
-    return _NOT_IN_NAMES.sub("_", said.speaker)[:_MOST_NAME] if said.speaker else None
-
-
 def without_nothing(data: Json) -> Json:
     """Return a message without its null fields except `content`. Answers have null fields that a request must not have."""
     return {name: value for name, value in data.items() if value is not None or name == "content"}
@@ -220,8 +215,8 @@ def _plain(said: Said) -> Json:
     if said.parts and isinstance(said.parts[0], ToolResultPart):
         return _result(said.parts[0])
     message: Json = {"role": said.role}
-    if name := name_of(said):
-        message["name"] = name
+    if said.speaker:
+        message["name"] = _NOT_IN_NAMES.sub("_", said.speaker)[:_MOST_NAME]
     content = _content(said)
     calls = [part for part in said.parts if isinstance(part, ToolCallPart)]
     if content is not None or not said.parts or said.role != "assistant":
@@ -356,13 +351,10 @@ def _merge(whole: Json, piece: Data) -> None:
         if isinstance(value, str) and isinstance(known, str) and name not in _WHOLE:
             whole[name] = known + value
         elif isinstance(value, list):
-            if name not in whole or not isinstance(known, list):
-                whole[name] = []
+            whole[name] = cast("list[Any]", known) if isinstance(known, list) else []
             _merge_list(whole[name], cast("list[Any]", value))
-        elif isinstance(value, dict) and isinstance(known, dict):
-            _merge(cast("Json", known), as_data(cast("object", value)))
         elif isinstance(value, dict):
-            whole[name] = {}
+            whole[name] = cast("Json", known) if isinstance(known, dict) else {}
             _merge(whole[name], as_data(cast("object", value)))
         elif value is not None and (value != "" or name not in whole):
             whole[name] = value

@@ -284,21 +284,17 @@ class ResponseStream:
                 said = items.setdefault(place, {"type": "message", "role": "assistant", "content": []})
                 said["content"].append({"type": "output_text", "text": text, "annotations": []})
         ordered = [items[place] for place in sorted(items)]
-        kept = ordered if self.is_whole else [{} if _is_call(item) else item for item in ordered]
+        kept = ordered if self.is_whole else [{} if "call_id" in item else item for item in ordered]
         return {**self._response, "output": [item for item in _with_followers(kept) if item]}
 
 
 def _with_followers(items: Iterable[Json]) -> list[Json]:
-    """Return the items of one answer, without reasoning before an empty item or at the end, which the API rejects."""
+    """Return the items of one answer. Reasoning without a next item is left out, because the API rejects it."""
     found: list[Json] = []
     for item in reversed(list(items)):
         if item.get("type") != "reasoning" or (found and found[-1]):
             found.append(item)
     return found[::-1]
-
-
-def _is_call(item: Data) -> bool:
-    return "call_id" in item
 
 
 def _is_continued(body: Json) -> bool:

@@ -4,11 +4,10 @@ Each agent run has a separate `AgentRun`, so that concurrent agent runs of a ses
 """
 
 import asyncio
-import inspect
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
 
@@ -36,6 +35,7 @@ from agents.tool_context import ToolContext
 from agents.usage import Usage as AgentsUsage
 
 from memolog import InputError, Memory, NewMessage, NotFound, StoreError, Usage
+from memolog.adapters import returned
 from memolog.adapters.alignment import align
 from memolog.adapters.guards import check_memory
 from memolog.adapters.new_messages import AgentTurn
@@ -80,7 +80,10 @@ class MemologSession:
         the context of the memory instead.
         """
         check_memory(memory)
-        _check_history(history)
+        if not isinstance(history, int) or history < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(
+                f"`history` must be a whole number of 0 or more, got {history!r}.", then="Pass history=0 for no items."
+            )
         self.memory, self.thread, self.resource, self.zone = memory, thread, resource, zone
         self.session_id = thread
         self.session_settings: SessionSettings | None = SessionSettings(limit=history)
@@ -104,7 +107,10 @@ class MemologSession:
             try:
                 yield result
             finally:
-                await _end(result)
+                if not result.is_complete:
+                    result.cancel()
+                if result.run_loop_task is not None:
+                    await asyncio.wait([result.run_loop_task])
             if isinstance(error := result.run_loop_exception, TRIPWIRES) or (error and run.is_refused(error)):
                 # A caller that did not read the stream to its end has not got the error yet.
                 raise error
@@ -133,7 +139,8 @@ class MemologSession:
 
     def tools(self) -> list[Tool]:
         """Return the three tools of the memory, for this thread and resource."""
-        return function_tools(self.memory.resource(self.resource).tools(thread=self.thread))
+        tools = self.memory.resource(self.resource).tools(thread=self.thread)
+        return [_tool(tools, schema) for schema in tools.definitions("openai-responses")]
 
     # ------------------------------------------------------------ the session protocol
 
@@ -172,10 +179,8 @@ class MemologSession:
 
     async def clear_session(self) -> None:
         """Forget the whole conversation and its observations."""
-        try:
+        with suppress(NotFound):
             await self.memory.resource(self.resource).forget(thread=self.thread)
-        except NotFound:
-            return
 
     async def _page(self, before: int) -> Sequence[Message]:
         try:
@@ -183,27 +188,6 @@ class MemologSession:
             return (await thread.messages(before=before, limit=_PAGE)).items
         except NotFound:
             return ()
-
-
-def _check_history(history: object) -> None:
-    if not isinstance(history, int) or history < 0:
-        raise InputError(
-            f"`history` must be a whole number of 0 or more, got {history!r}.", then="Pass history=0 for no items."
-        )
-
-
-async def _end(result: RunResultStreaming) -> None:
-    """Cancel a stream that is not complete, and wait for its task."""
-    if not result.is_complete:
-        result.cancel()
-    task = result.run_loop_task
-    if task is not None:
-        await asyncio.wait([task])
-
-
-def function_tools(toolset: Tools) -> list[Tool]:
-    """Return the tools of one resource for an agent."""
-    return [_tool(toolset, schema) for schema in toolset.definitions("openai-responses")]
 
 
 def _tool(toolset: Tools, schema: dict[str, Any]) -> FunctionTool:
@@ -249,19 +233,12 @@ def to_messages(items: Sequence[object]) -> list[NewMessage]:
     return list(responses.from_items([plain(item) for item in items]))
 
 
-def new_items(said: Sequence[Item], stored: Sequence[Item]) -> list[Item]:
+def _new_items(said: Sequence[Item], stored: Sequence[Item]) -> list[Item]:
     """Return the new items at the end of a list, which may begin with the stored conversation."""
     count = len(align(to_messages(said), to_messages(stored)).new)
     # Consecutive items of the model are one message, so find the item at which this many messages begin.
     start = next(place for place in range(len(said) + 1) if len(to_messages(said[place:])) == count)
     return list(said[start:])
-
-
-def since_last_input(items: Sequence[object]) -> list[Item]:
-    """Return the last user item and the items after it. Without a user item, return all items."""
-    said = [plain(item) for item in items]
-    inputs = [index for index, item in enumerate(said) if item.get("role") == "user"]
-    return said[inputs[-1] :] if inputs else said
 
 
 def model_of(agent: Agent[Any], config: RunConfig) -> str | None:
@@ -280,7 +257,7 @@ def usage_of(usage: AgentsUsage, model: str | None) -> Usage | None:
     )
 
 
-class RunWatch(RunHooks[Any]):
+class _RunWatch(RunHooks[Any]):
     """Hooks that report answers and running tools to the agent run, and then call the hooks of the caller."""
 
     def __init__(self, run: "AgentRun", own: RunHooks[Any] | None) -> None:
@@ -295,29 +272,26 @@ class RunWatch(RunHooks[Any]):
         system_prompt: str | None,
         input_items: list[TResponseInputItem],
     ) -> None:
-        """Set that the model is being called, unless the call comes from an agent that runs as a tool."""
+        # An agent that runs as a tool calls its model too, which is not the call of this agent run.
         self._run.is_asking = not self._run.tools_at_work
         await self._own.on_llm_start(context, agent, system_prompt, input_items)
 
     async def on_llm_end(self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse) -> None:
-        """Save the answer."""
         await self._run.answered(agent, response)
         await self._own.on_llm_end(context, agent, response)
 
     async def on_tool_start(self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool) -> None:
-        """Count a running tool."""
         self._run.tools_at_work += 1
         await self._own.on_tool_start(context, agent, tool)
 
     async def on_tool_end(self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object) -> None:
-        """Stop counting a tool that has ended."""
         self._run.tools_at_work = max(0, self._run.tools_at_work - 1)
         await self._own.on_tool_end(context, agent, tool, result)
 
 
 _log = logging.getLogger("memolog")
 
-# This many of the latest items are read, to find those since the last user item.
+# At most this many of the latest items are read, to find the last user item.
 _LATEST: Final = 200
 
 
@@ -346,7 +320,7 @@ class AgentRun(AgentTurn):
         own = RunConfig(**run_config) if isinstance(run_config, dict) else run_config or RunConfig()
         self._config = own
         config = replace(own, call_model_input_filter=self.filter_input, session_input_callback=self.take_input)
-        return {"session": self, "run_config": config, "hooks": RunWatch(self, hooks)}
+        return {"session": self, "run_config": config, "hooks": _RunWatch(self, hooks)}
 
     # ------------------------------------------------------------ the turn
 
@@ -386,13 +360,12 @@ class AgentRun(AgentTurn):
         own = self._config.session_input_callback
         merged = [*history, *new]
         if own is not None:
-            made = own(history, new)
-            merged = list(await made if inspect.isawaitable(made) else made)
+            merged = list(await returned(own(history, new)))
         if not self.tools_at_work:
             self._is_resumed = False
             said = [plain(item) for item in merged if id(item) not in history_ids]
             self._said = said
-            self._fresh = new_items(said, [plain(item) for item in history])
+            self._fresh = _new_items(said, [plain(item) for item in history])
             self._announced.update(map(key, said[: len(said) - len(self._fresh)]))
         return merged
 
@@ -403,25 +376,23 @@ class AgentRun(AgentTurn):
         own = self._config.call_model_input_filter
         if own is None:
             return sent
-        made = own(CallModelData(model_data=sent, agent=data.agent, context=data.context))
-        return await made if inspect.isawaitable(made) else made
+        return await returned(own(CallModelData(model_data=sent, agent=data.agent, context=data.context)))
 
     async def _context(self, data: CallModelData[Any]) -> ModelInputData:
         turn = await self.open()
         self._is_resumed = False
         fresh, self._fresh = self._fresh, []
         self._announced.update(key(item) for item in fresh)
-        context = await turn.prepare(*await self._new(to_messages(fresh)), model=model_of(data.agent, self._config))
+        new: Sequence[NewMessage] = to_messages(fresh)
+        if self._is_first:
+            # A failed agent run may have saved some of the messages already.
+            self._is_first, new = False, await self.new(new)
+        context = await turn.prepare(*new, model=model_of(data.agent, self._config))
         has_tools = any(own_tool(tool.name) for tool in data.agent.tools)
         own = [text for text in (data.model_data.instructions, guidance() if has_tools else None) if text]
         is_stored = data.agent.model_settings.store is not False
         request = responses.to_request(context, instructions="\n\n".join(own) or None, is_stored=is_stored)
         return ModelInputData(input=request["input"], instructions=request.get("instructions"))
-
-    async def _new(self, said: Sequence[NewMessage]) -> Sequence[NewMessage]:
-        """Return the messages to save. At the first request, a failed agent run may have saved some of them already."""
-        is_first, self._is_first = self._is_first, False
-        return await self.new(said) if is_first else said
 
     async def answered(self, agent: Agent[Any], response: ModelResponse) -> None:
         """Save an answer and its usage."""
@@ -458,9 +429,11 @@ class AgentRun(AgentTurn):
 
     async def _unsaved(self, items: Sequence[Item]) -> list[Item]:
         if self._is_resumed:
-            # The agent run continues after a pause. The items before the pause are saved already.
+            # The agent run continues after a pause. The items from the last user item to the pause are saved already.
             self._is_resumed = False
-            self._announced.update(map(key, since_last_input(await self.get_items(_LATEST))))
+            latest = [plain(item) for item in await self.get_items(_LATEST)]
+            inputs = [index for index, item in enumerate(latest) if item.get("role") == "user"]
+            self._announced.update(map(key, latest[inputs[-1] if inputs else 0 :]))
         waiting = Counter(map(key, self._fresh))
         new: list[Item] = []
         for item in items:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
+from hashlib import sha256
+from itertools import takewhile
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import anyio
@@ -38,6 +40,7 @@ from memolog.adapters.new_messages import AgentTurn
 from memolog.adapters.provider_limits import is_refusal
 from memolog.adapters.pydantic_ai.messages import to_messages, to_model_messages, usage_of
 from memolog.core.message import NewMessage
+from memolog.core.own_tools import OWN_TOOLS
 from memolog.core.run import Usage
 from memolog.errors import InputError, NotFound
 from memolog.memory import Memory, Tools
@@ -48,6 +51,8 @@ from memolog.turn import Turn
 _UNFINISHED: Final = "suspended"
 # At most this many messages of a history are saved in one call.
 _AT_ONCE: Final = 200
+# At most this many messages at the end of a history are looked up.
+_NEAR: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +69,12 @@ class MemoryRun(AgentTurn):
     ) -> None:
         super().__init__(memory, turn.resource, turn.thread)
         self.turn, self.read_only, self._outer = turn, read_only, outer
-        self._turn = turn
+        self._turn, self.id_prefix = turn, turn.id_prefix
         self.is_stopped = False
         self.children: list[MemoryRun] = []
         self._run_id = run_id
-        self._history: Sequence[ModelMessage] = ()
+        self.history: Sequence[ModelMessage] = ()
+        """The messages of the agent run so far. They are saved at its end, even if the agent run fails."""
         # The saved parts of each message of this agent run, in the order of the history.
         self._done: list[Sequence[object]] = []
         self._saved: Counter[str] = Counter()
@@ -96,15 +102,11 @@ class MemoryRun(AgentTurn):
             else:
                 await self.keep()
         finally:
-            await self.turn.__aexit__(type(error) if error else None, error, None)
-
-    def look(self, history: Sequence[ModelMessage]) -> None:
-        """Set the history, so that it can be saved if the agent run fails."""
-        self._history = history
+            await self.turn.__aexit__(None, error, None)
 
     async def prepare(self, history: Sequence[ModelMessage], model: str) -> Context:
         """Save the new messages and return the context for the model."""
-        self.look(history)
+        self.history = history
         self._model = model
         is_first = not self._has_begun
         if is_first:
@@ -118,11 +120,11 @@ class MemoryRun(AgentTurn):
         return await self.turn.prepare(*asked, model=model)
 
     async def keep(self) -> None:
-        """Save the new messages, unless a guard stopped the agent run."""
+        """Save the new messages of the history, unless a guard stopped the agent run."""
         self._is_asking = False
         if self.is_stopped:
             return
-        if not self._has_begun and self._first() < len(self._history):
+        if not self._has_begun and self._first() < len(self.history):
             await self._begin()
         await self._record(list(self._new()))
 
@@ -150,16 +152,28 @@ class MemoryRun(AgentTurn):
         """Save the history that the caller supplied, if the thread is empty."""
         self._has_begun = True
         first = self._first()
-        before = list(self._history[:first])
-        request = self._history[-1] if self._history else None
-        if first == len(self._history) and isinstance(request, ModelRequest):
+        before = list(self.history[:first])
+        request = self.history[-1] if self.history else None
+        if first == len(self.history) and isinstance(request, ModelRequest):
             # The agent run continues with a request of the caller. An earlier agent run may have saved this request.
             before.pop()
             self._resumed = request
             if await self._is_known(to_messages(self._bare(request))):
                 self._done.append(tuple(self._bare(request).parts))
-        if before and not self.read_only and await self.is_new_thread():
+        if self.read_only:
+            return
+        if before and await self.is_new_thread():
             await self._adopt(before)
+        else:
+            await self._rewind([*before, *([self._resumed] if self._resumed else [])])
+
+    async def _rewind(self, history: Sequence[ModelMessage]) -> None:
+        """Rewind the thread if the caller went back: the thread has messages after the last message of the caller's history."""
+        ids = [[one.id or "" for one in to_messages(self._bare(message))] for message in history]
+        for names in ids[: -_NEAR - 1 : -1]:
+            if live := [row.seq for name in names for row in await self.rows(name) if row.state == "live"]:
+                await self.rewind_after(max(live), {name for some in ids for name in some})
+                return
 
     async def _is_known(self, messages: Sequence[NewMessage]) -> bool:
         rows = [row for message in messages for row in await self.rows(message.id or "")]
@@ -184,14 +198,14 @@ class MemoryRun(AgentTurn):
     # ------------------------------------------------------------ new messages
 
     def _first(self) -> int:
-        history, run_id = self._history, self._run_id
+        history, run_id = self.history, self._run_id
         return next((n for n, message in enumerate(history) if message.run_id == run_id), len(history))
 
     def _own(self) -> list[ModelMessage]:
         """Return the messages of this agent run, without the history of the caller."""
         first = self._first()
-        resumed = [m for m in self._history[:first] if m is self._resumed or _is_copy(m, self._resumed)]
-        return [*resumed, *self._history[first:]]
+        resumed = [m for m in self.history[:first] if m is self._resumed or _is_copy(m, self._resumed)]
+        return [*resumed, *self.history[first:]]
 
     def _new(self) -> Iterator[_New]:
         """Yield the messages that are not saved, and mark them as saved. Answers are yielded one by one, requests together."""
@@ -237,7 +251,7 @@ class MemoryRun(AgentTurn):
         return tuple(replace(one, created_at=None) for one in ours)
 
     def _bare(self, message: ModelMessage) -> ModelMessage:
-        return _bare(message, opens=bool(self._history) and message is self._history[0])
+        return _bare(message, opens=bool(self.history) and message is self.history[0])
 
 
 def _begins_with(parts: Sequence[object], known: Sequence[object]) -> bool:
@@ -252,35 +266,24 @@ def _bare(message: ModelMessage, *, opens: bool) -> ModelMessage:
     """Return the message without the instructions and system prompts that the agent adds to each request."""
     if isinstance(message, ModelResponse):
         return message
-    said = message.parts[len(leading_prompts(message)) if opens else 0 :]
-    return replace(message, parts=[part for part in said if not is_passing(part)], instructions=None)
+    said = message.parts[len(_leading_prompts(message)) if opens else 0 :]
+    return replace(message, parts=[part for part in said if not _is_passing(part)], instructions=None)
 
 
-def leading_prompts(message: ModelMessage) -> list[SystemPromptPart]:
+def _leading_prompts(message: ModelMessage) -> list[SystemPromptPart]:
     """Return the system prompts at the beginning of a request. The agent adds them to each request."""
-    found: list[SystemPromptPart] = []
-    for part in message.parts:
-        if not isinstance(part, SystemPromptPart):
-            break
-        found.append(part)
-    return found
+    parts = takewhile(lambda part: isinstance(part, SystemPromptPart), message.parts)
+    return cast("list[SystemPromptPart]", list(parts))
 
 
-def is_passing(part: object) -> bool:
+def _is_passing(part: object) -> bool:
     """Return whether a part belongs to one request only."""
     return isinstance(part, SystemPromptPart) and part.scope == "request"
 
 
-READING: Final = ("task-query", "memory-search")
-WRITING: Final = ("task-query", "task-mutate", "memory-search")
-
-
-def make_toolset(find: Callable[[], Tools], names: tuple[str, ...], id_: str | None) -> FunctionToolset[Any]:
-    """Return a toolset for the tools with these names. `find` is called at each use and returns the tools."""
-    return FunctionToolset([_tool(find, name) for name in names], id=id_)
-
-
 def _tool(find: Callable[[], Tools], name: str) -> Tool[Any]:
+    """Return the tool with this name. `find` is called at each use and returns the tools of the agent run."""
+
     async def call(**arguments: Any) -> dict[str, Any]:
         return await find().call(name, arguments)
 
@@ -295,23 +298,15 @@ _WITH_MARKS: Final = ("anthropic", "bedrock", "openrouter")
 _WITH_MARKED_RESULTS: Final = ("anthropic", "bedrock")
 
 
-def is_resuming(request: ModelRequestContext) -> bool:
-    """Return whether the provider continues a paused answer. Then the request must not be changed."""
-    last = request.messages[-1] if request.messages else None
-    return isinstance(last, ModelResponse) and last.state == _UNFINISHED
-
-
-def with_context(request: ModelRequestContext, context: Context) -> ModelRequestContext:
+def _with_context(request: ModelRequestContext, context: Context) -> ModelRequestContext:
     """Return a copy of the request with memory. The history of the agent run is not changed.
 
     The log and the static instructions become one text, because many servers accept only one system message. This text precedes
     instructions that change with each request, so that it can be cached.
     """
     parameters, messages = request.model_request_parameters, _messages(request, context)
-    prompts, parts = (
-        leading_prompts(request.messages[0]) if request.messages else [],
-        parameters.instruction_parts or [],
-    )
+    prompts = _leading_prompts(request.messages[0]) if request.messages else []
+    parts = parameters.instruction_parts or []
     static = [part for part in parts if not part.dynamic and part.on_change == "rewrite"]
     others = [part for part in parts if part not in static]
     text = "\n\n".join(filter(None, [*(part.content for part in static), context.system]))
@@ -327,12 +322,11 @@ def with_context(request: ModelRequestContext, context: Context) -> ModelRequest
 
 def _messages(request: ModelRequestContext, context: Context) -> list[ModelMessage]:
     given = request.messages
-    closing = [part for one in given[-1:] if isinstance(one, ModelRequest) for part in one.parts if is_passing(part)]
     said = _with_joined_prompts(to_model_messages(context.messages))
     if said and isinstance(said[-1], ModelRequest):
-        said[-1] = _with_parts(said[-1], closing)
+        _add_parts(said, [part for one in given[-1:] for part in one.parts if _is_passing(part)])
     else:
-        # A concurrent turn has answered meanwhile: the current request must still come last.
+        # A concurrent turn has answered in the meantime. The current request must still be the last message.
         said += given[-1:]
     if context.edge:
         _add_edge(said, context.edge_text, request)
@@ -386,12 +380,13 @@ def _add_edge(messages: list[ModelMessage], edge: str, request: ModelRequestCont
     parts[found[1]] = _joined(prompt, added)
     messages[found[0]] = replace(cast("ModelRequest", messages[found[0]]), parts=parts)
     if has_marks and found[0] < last and all(m.system.startswith(_WITH_MARKED_RESULTS) for m in _models(request)):
-        mark = UserPromptPart(content=[CachePoint()], timestamp=_NO_TIME)
-        messages[last] = _with_parts(messages[last], [mark])
+        _add_parts(messages, [UserPromptPart(content=[CachePoint()], timestamp=_NO_TIME)])
 
 
-def _with_parts(message: ModelMessage, parts: Sequence[ModelRequestPart]) -> ModelMessage:
-    return replace(message, parts=[*message.parts, *parts]) if isinstance(message, ModelRequest) else message
+def _add_parts(messages: list[ModelMessage], parts: Sequence[Any]) -> None:
+    """Add parts to the last message if it is a request."""
+    if isinstance(last := messages[-1], ModelRequest):
+        messages[-1] = replace(last, parts=[*last.parts, *parts])
 
 
 def _models(request: ModelRequestContext) -> Sequence[Model[Any]]:
@@ -465,10 +460,13 @@ class MemoryCapability(AbstractCapability[Any]):
                 f"`child` must be one of {', '.join(map(repr, known))}, got {self.child!r}.",
                 then="Pass one of these texts.",
             )
-        _check_chosen("resource", self.resource)
-        for name in ("thread", "zone"):
-            if getattr(self, name) is not None:
-                _check_chosen(name, getattr(self, name))
+        for name in ("resource", "thread", "zone"):
+            value: object = getattr(self, name)
+            if not isinstance(value, str) and not callable(value) and (value is not None or name == "resource"):
+                raise InputError(
+                    f"`{name}` must be a text or a function, got {value!r}.",
+                    then=f"Pass a text, or a function that returns it: {name}=lambda ctx: ctx.deps.{name}.",
+                )
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
@@ -486,7 +484,8 @@ class MemoryCapability(AbstractCapability[Any]):
         if not self.tools:
             return None
         is_reading = self.run is not None and self.run.read_only
-        return make_toolset(self._tools, READING if is_reading else WRITING, self.id)
+        names = [name for name in OWN_TOOLS if not (is_reading and name == "task-mutate")]
+        return FunctionToolset([_tool(self._tools, name) for name in names], id=self.id)
 
     def _tools(self) -> Tools:
         run = self._run
@@ -513,19 +512,20 @@ class MemoryCapability(AbstractCapability[Any]):
         zone = _chosen(self.zone, ctx) if self.zone is not None else None
         turn = self.memory.thread(thread, resource=resource).turn(zone=zone, settings=settings or None)
         copy = replace(self)
+        first = ctx.messages[0].run_id if ctx.messages else ctx.run_id
+        turn.id_prefix = f"{sha256((first or '').encode()).hexdigest()[:12]}-"
         copy.run = MemoryRun(self.memory, turn, ctx.run_id, outer=outer, read_only=bool(settings.get("read_only")))
         return copy
 
     def _target(self, ctx: RunContext[Any]) -> tuple[MemoryRun | None, str, str, bool]:
         """Return the outer agent run or None, the resource, the thread, and whether the agent run may only read."""
         resource, outer = _chosen(self.resource, ctx), self.outer or _OUTER.get()
-        if outer is not None and (self.outer is not None or self._is_child(outer, resource)):
-            return outer, resource, *_thread_of_child(outer, self.child, ctx)
+        if outer is not None:
+            is_same = outer.memory is self.memory and outer.resource == resource
+            if self.outer is not None or (self.thread is None and is_same):
+                return outer, resource, *_thread_of_child(outer, self.child, ctx)
         thread = _chosen(self.thread, ctx) if self.thread is not None else ctx.conversation_id or str(ctx.run_id)
         return None, resource, thread, self.memory.config.read_only
-
-    def _is_child(self, outer: MemoryRun, resource: str) -> bool:
-        return self.thread is None and outer.memory is self.memory and outer.resource == resource
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
         """Open the turn, run the agent, and save the remaining messages when the agent run ends or fails."""
@@ -548,22 +548,24 @@ class MemoryCapability(AbstractCapability[Any]):
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Set the history, so that it is saved at the end even if a later hook fails."""
-        self._run.look(ctx.messages)
+        self._run.history = ctx.messages
         return request_context
 
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Save the new messages and return the request with the context."""
-        if is_resuming(request_context):
+        last = request_context.messages[-1] if request_context.messages else None
+        if isinstance(last, ModelResponse) and last.state == _UNFINISHED:
+            # The provider continues a paused answer, so the request must not be changed.
             return request_context
         model = request_context.model_id or request_context.model.model_name
         context = await self._run.prepare(ctx.messages, model)
-        return with_context(request_context, context)
+        return _with_context(request_context, context)
 
     async def before_node_run(self, ctx: RunContext[Any], *, node: "AgentNode[Any]") -> "AgentNode[Any]":
         """Save an answer before its tools are called."""
-        self._run.look(ctx.messages)
+        self._run.history = ctx.messages
         await self._run.keep()
         return node
 
@@ -572,7 +574,7 @@ class MemoryCapability(AbstractCapability[Any]):
     ) -> "NodeResult[Any]":
         """Save an answer as soon as it is in the history."""
         del node
-        self._run.look(ctx.messages)
+        self._run.history = ctx.messages
         await self._run.keep()
         return result
 
@@ -592,14 +594,6 @@ class MemoryCapability(AbstractCapability[Any]):
             return await handler(args)
         finally:
             _OUTER.reset(token)
-
-
-def _check_chosen(name: str, value: object) -> None:
-    if not isinstance(value, str) and not callable(value):
-        raise InputError(
-            f"`{name}` must be a text or a function, got {value!r}.",
-            then=f"Pass a text, or a function that returns it: {name}=lambda ctx: ctx.deps.{name}.",
-        )
 
 
 def _chosen(value: Chosen, ctx: RunContext[Any]) -> str:

@@ -7,7 +7,7 @@ derived from the content of the request.
 import hashlib
 from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
@@ -29,7 +29,7 @@ from memolog.core.message import (
     UnknownPart,
 )
 from memolog.core.run import Usage
-from memolog.transfer.exact import Json, notes
+from memolog.transfer.exact import Json, noted, notes
 from memolog.transfer.frameworks import PYDANTIC_AI, mark, request_role, to_request_parts, to_response_part
 
 _ID_CHARACTERS: Final = 24
@@ -85,9 +85,7 @@ def _enveloped(groups: list[tuple[Role, list[Part]]], envelope: Json, role: Role
     """Return the groups. A note at the first part stores the fields of the whole message."""
     if not groups or not groups[0][1]:
         return [(role, [UnknownPart(data={}, extra=mark(message=envelope))])]
-    first = groups[0][1][0]
-    extra = {**(first.extra or {}), PYDANTIC_AI: {**notes(first, PYDANTIC_AI), "message": envelope}}
-    groups[0][1][0] = replace(first, extra=extra)
+    groups[0][1][0] = noted(groups[0][1][0], PYDANTIC_AI, message=envelope)
     return groups
 
 

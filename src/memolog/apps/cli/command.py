@@ -134,7 +134,7 @@ def read_text(file: Path | str) -> str:
 
 
 def acting_user() -> str:
-    """Return the session name of this user. It never changes, so one command can close a task that another command claimed."""
+    """Return the session name of this user. It is fixed, so one command can close a task that another command claimed."""
     try:
         return f"cli:{getpass.getuser()}"
     except (OSError, KeyError, ImportError):
@@ -273,9 +273,9 @@ def verb(
 ) -> Callable[[Work], Work]:
     """Return a decorator that registers a function as a command with the common options.
 
-    `needs` selects what is opened and chosen before the function runs. With "address", the function opens the database itself.
-    `writes` means that the function changes the database, and `makes` that it may create the database. `example` has one example
-    on each line.
+    `needs` selects whether a database, a resource or a thread is opened first. With "address", the function opens the
+    database itself. `writes` means that the function changes the database, and `makes` that it may create the database.
+    `example` has one example on each line.
     """
 
     def register(work: Work) -> Work:

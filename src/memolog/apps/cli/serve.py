@@ -124,7 +124,7 @@ async def _serve_streams(served: "Served") -> None:
         await serving
         return
     await served.memory.aclose()
-    # A thread of the library waits for standard input and cannot be stopped, and a normal exit would wait for this thread.
+    # A thread of the library waits for standard input and cannot be stopped. A normal exit would wait for it.
     os._exit(130 if ending.result() == signal.SIGINT else 0)
 
 
@@ -241,11 +241,11 @@ async def proxy(
             ]
             console().print(fields(shown), soft_wrap=True)
         with suppress(TimeoutError):
-            # Handle SIGTERM, so that open requests are saved as they are after Ctrl-C.
+            # Handle SIGTERM like Ctrl-C, so that open requests are saved.
             await asyncio.wait_for(caught(signal.SIGTERM).get(), seconds)
     return Answer(data=None, is_printed=True)
 
 
 def _token(file: str | None) -> str | None:
-    """Return the token of the file or of the environment. It is no option, because other users can see arguments of a process."""
+    """Return the token of the file or the environment. It is no option, because other users can see the options of a process."""
     return os.environ.get("MEMOLOG_PROXY_TOKEN") or None if file is None else read_text(file).strip()

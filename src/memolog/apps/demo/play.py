@@ -1,8 +1,8 @@
 """Play the demo: a scripted conversation with a real memory, a process that is killed, and a check that nothing was lost.
 
-The demo starts this module as another process, which it then kills. The argument is the number of an exchange. From there on,
-the process plays the conversation without output. When its first background run starts, it reports which messages it has saved,
-and waits.
+The demo starts this module as another process, which it then kills. The argument is the number of an exchange. The
+process plays the conversation from this exchange on, without output. When its first background run starts, it prints the ids of
+the messages that it has saved, and waits.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ CONFIG: Final = Config(
     task_lease=24 * 3600,
 )
 _ALL: Final = 1_000_000
-# Sample prices in US dollars for a million input tokens that are new or cached.
+# Sample prices in US dollars for a million input tokens: not cached, and cached.
 _PRICE: Final = 3.0
 _CACHED_PRICE: Final = 0.3
 # Time that a provider keeps a prompt in its cache.
@@ -76,11 +76,11 @@ class Request:
     sent: int
     """Number of tokens with memory."""
     reused: float
-    """Number of these tokens that are in the prompt cache."""
+    """Number of tokens in `sent` that the prompt cache has."""
     whole: int
     """Number of tokens without memory, if the client sends the whole conversation."""
     whole_reused: int
-    """Number of these tokens that are in the prompt cache."""
+    """Number of tokens in `whole` that the prompt cache has."""
     is_warm: bool
     """Whether the prompt cache still has the previous request of the thread."""
 
@@ -137,7 +137,7 @@ class Demo:
         return self._summary() | proof | {"next": _commands(self.address)}
 
     def open(self, name: str) -> Memory:
-        """Return the memory of one process. Ids are computed from `name`, so they are the same whenever the demo is played."""
+        """Return the memory of one process. Ids are computed from `name`, so they are the same each time."""
         chance = Random(name).getrandbits  # noqa: S311 - not a secret
         memory = Memory(self.address, config=CONFIG, clock=self.clock, chance=chance)
         memory.subscribe(self._hear)
@@ -375,7 +375,7 @@ class Demo:
         return code
 
     async def _crash(self, number: int) -> dict[str, Any]:
-        """Let another process continue, and kill it. Return its report and its exit code."""
+        """Start a process that continues the conversation, and kill it. Return its report and its exit code."""
         await self._begin_day(script()[number])
         killed = await kill_midway(self.address, number)
         for exchange in script()[number:]:
@@ -462,7 +462,7 @@ async def _live(thread: Thread) -> list[Message]:
 
 
 async def _behind(thread: Thread) -> int:
-    """Return the number of messages that the log covers. Return 0 if spans have a gap, overlap, or do not end at the cursor."""
+    """Return the number of messages that the log covers, or 0 if spans have a gap or overlap, or do not end at the cursor."""
     status = await thread.status()
     spans: set[tuple[int, int]] = set()
     for generation in range(status.generation + 1):
@@ -564,9 +564,9 @@ def show(result: Mapping[str, Any], screen: Screen) -> None:
 
 
 async def kill_midway(address: str, number: int) -> dict[str, Any]:
-    """Let another process play from an exchange on, and kill it when it starts to observe. Return its report and exit code."""
+    """Start a process that plays from an exchange on, and kill it when it observes. Return its report and exit code."""
     command = (sys.executable, "-m", "memolog.apps.demo.play", str(number))
-    # The address may contain a password, so it is not an argument: every user of the machine can see arguments.
+    # The address may contain a password, so it is not an argument, which every user of the machine could see.
     environment = {**os.environ, "MEMOLOG_DB": address}
     process = await asyncio.create_subprocess_exec(*command, env=environment, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
     report = await process.stdout.readline() if process.stdout else b""

@@ -173,7 +173,7 @@ class Exchange:
             await self._record(turn, remembered)
 
     async def _record(self, turn: Turn, remembered: Remembered) -> None:
-        """Save the answer received so far. Withdraw the messages of the turn if the provider refused the request in the stream.
+        """Save the answer received so far. If the stream contains a refusal of the request, withdraw the messages of the turn.
 
         Only the first call has an effect.
         """
@@ -206,7 +206,7 @@ def _with_headers(response: Response, headers: Pairs) -> Response:
 
 
 class Streamed(StreamingResponse):
-    """A streamed answer. `at_end` is awaited after the last chunk, or after the client disconnected, or after an error."""
+    """A streamed answer. `at_end` is awaited at the end, also if the client disconnects or an error occurs."""
 
     def __init__(
         self, chunks: AsyncIterator[bytes], status: int, headers: Pairs, at_end: Callable[[], Awaitable[None]]

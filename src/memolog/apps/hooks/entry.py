@@ -21,7 +21,7 @@ from memolog.apps.hooks.events import HOSTS, Host, record_of
 from memolog.apps.hooks.spool import Spool, default_db, note, spool_of
 
 DEFAULT_TOKENS: Final = 2_300
-"""Default maximum number of tokens of a context pack. Hosts cut texts longer than about 10,000 characters."""
+"""Default maximum number of tokens of a context pack. Hosts cut texts that are longer than about 10,000 characters."""
 
 
 class Options:
@@ -51,7 +51,7 @@ _HOST_FOLDERS = ("CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR", "CURSOR_PROJECT_DIR
 
 
 def started_in(folder: str | None, environment: Mapping[str, str]) -> str:
-    """Return the folder of a session: the project in an environment variable of the host, or `folder`, or the working folder."""
+    """Return the folder of a session: the project in a variable of the host, else `folder`, else the working folder."""
     for name in _HOST_FOLDERS:
         if environment.get(name):
             return environment[name]
@@ -81,7 +81,7 @@ def root_of(folder: str) -> str:
 
 
 def _main_checkout(mark: str) -> str | None:
-    """Return the main checkout of a worktree. None means that this is a submodule, which is a separate project."""
+    """Return the main checkout of a worktree; None for a submodule, which is a separate project."""
     try:
         with open(mark, encoding="utf-8") as file:
             head = file.read(4096)
@@ -150,8 +150,8 @@ def sweep_apart(options: Options) -> None:
     arguments = [sys.executable, "-P", "-m", "memolog.apps.hook", "sweep"]
     if options.config:
         arguments += ["--config", options.config]
-    # The observer may call a host that has these hooks. MEMOLOG_HOOKS prevents that events of this host are stored. The address
-    # may contain a password, so it is not passed as an argument: every user of the machine can see arguments.
+    # The observer may call a host that has these hooks. With MEMOLOG_HOOKS=off, events of that call are not stored. The address
+    # may contain a password, so it is not passed as an argument, which every user of the machine could see.
     environment = {**os.environ, "MEMOLOG_HOOKS": "off", "MEMOLOG_DB": options.db}
     if not hasattr(os, "fork"):
         import subprocess
@@ -191,7 +191,7 @@ def _serve_tools(options: Options) -> None:
     folder = options.folder if options.folder and "$" not in options.folder else None
     resource = options.resource or resource_of(started_in(folder, os.environ))
     with suppress(OSError):
-        # Do not read a settings file of the project. A foreign repository could contain one that sends all messages to its model.
+        # Leave the project, so that its settings file is not read. A hostile repository could set a model that gets all messages.
         os.chdir(Path.home())
     # The host may start its servers before the first sweep has created the database.
     if "://" not in options.db and not Path(options.db).exists():

@@ -48,7 +48,7 @@ def public_text(text: str) -> str:
 
 
 def public(value: Any) -> Any:
-    """Return a JSON value without private text. A text that is itself JSON is parsed, too."""
+    """Return a JSON value without private text. A text that contains JSON is parsed too."""
     if isinstance(value, str):
         return _public_json(value) if value.lstrip()[:1] in {"{", "["} else public_text(value)
     if isinstance(value, dict):

@@ -25,8 +25,8 @@ MARK: Final = "memolog.apps.hook"
 NAME: Final = "memolog"
 """Name of the MCP server of Memolog in the settings of a host."""
 
-# Timeouts in seconds by kind of event. The start is answered with a context pack, which takes longer. Some hosts allow only a
-# short time for the end.
+# Timeouts in seconds by kind of event. The answer to a start is a context pack, which takes longer to build. Some hosts allow
+# only a short time for the end.
 _SECONDS: Final[dict[str, int]] = {"start": 10, "end": 3}
 _USUAL_SECONDS: Final = 5
 
@@ -147,7 +147,7 @@ class Change:
 
     @property
     def keeps(self) -> bool:
-        """Return whether to keep a copy of the file. It is the original if it exists and has no entries of Memolog."""
+        """Return whether to keep a copy of the file. Only an existing file without entries of Memolog is an original."""
         return self.before is not None and MARK not in self.before
 
 
@@ -322,7 +322,7 @@ def _read(path: Path) -> str | None:
 
 
 def _plain(text: str) -> tuple[str, str]:
-    """Return a text with line feeds as line ends and without byte order mark, and its original byte order mark and line end."""
+    """Return a text with line feeds and without its byte order mark. Also return this mark, followed by the original line end."""
     mark = _BYTE_ORDER_MARK if text.startswith(_BYTE_ORDER_MARK) else ""
     ending = "\r\n" if "\r\n" in text else "\n"
     return text.removeprefix(mark).replace("\r\n", "\n"), mark + ending
@@ -392,7 +392,7 @@ def _new_file(path: Path, folder: int | None) -> tuple[int, str]:
 
 @contextmanager
 def _folder_of(path: Path, project: Path | None) -> Generator[tuple[int | None, str]]:
-    """Open the folder of a file, and yield the descriptor of the folder and the name of the file. Missing folders are created.
+    """Open the folder of a file, and yield the folder's descriptor and the file's name. Missing folders are created.
 
     Inside a project, each folder is opened without following links. If somebody replaces a folder by a link after the check, the
     link is refused. On systems without folder descriptors, yield None and the whole path.

@@ -119,7 +119,7 @@ def _heard(record: Record, thread: str, at: datetime, role: Any, part: Part, id_
 
 
 def transcript_of(host: str, path: str) -> tuple[Conversation, ...] | None:
-    """Return the conversations of a transcript without private text. There are none if the format of the host is unknown.
+    """Return the conversations of a transcript without private text. The tuple is empty if the format of the host is unknown.
 
     None means that the file cannot be read. The host may not have written it yet.
     """
@@ -171,16 +171,16 @@ def _public_part(part: Part, private: PrivateFilter) -> Part | None:
 # writes the line, but reports an answer only when the answer is complete.
 _NEAR_PROMPT: Final = timedelta(minutes=2)
 _NEAR_ANSWER: Final = timedelta(minutes=10)
-# If a transcript has a line that is this much later than an event, the host will not add a line for the event.
+# If a transcript has a line that is later than an event by this time, the host will not add a line for the event.
 _PAST: Final = timedelta(minutes=1)
-# Minimum number of characters: if a line contains a text of this length, they are the same message and not equal by chance.
+# Minimum characters of a text that shows that a line of the transcript that contains it is the same message.
 _LONG: Final = 20
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciled:
-    """Messages to save in one thread, in order, and events to keep, because their line in the transcript may still follow."""
+    """Messages to save in one thread, in order, and events to keep, because the transcript may still get their lines."""
 
     thread: str
     messages: tuple[NewMessage, ...] = ()

@@ -36,7 +36,7 @@ def greeting(record: dict[str, Any], *, db: str, config_file: str | None, tokens
 
 
 def _in_time(record: dict[str, Any], db: str, config_file: str | None, tokens: int) -> tuple[str, Exception | None]:
-    """Return the context pack, or the error. A thread that takes longer than `_MAX_SECONDS` ends with this process."""
+    """Return the context pack, or the error. If reading takes longer than `_MAX_SECONDS`, its thread ends with this process."""
     if "://" not in db and not Path(db).exists():
         return "", None
     found: list[tuple[str, Exception | None]] = []

@@ -1,7 +1,7 @@
 """Keep hook events in files until a sweep stores them in the database. Each session has a file of JSON lines.
 
-A writer appends to the file. A sweep renames the file before it reads it. A writer that has written to a renamed file writes its
-lines again, because the sweep may have read the file before.
+A writer appends to the file. A sweep renames the file before it reads it. If a writer notices that its file was renamed,
+it writes its lines again, because the sweep may have read the file before them.
 """
 
 import json

@@ -24,7 +24,7 @@ from memolog.transfer.conversation import Conversation
 
 IDLE: Final = timedelta(minutes=30)
 """A session without events for this long is over. Not every host reports the end of a session."""
-# More messages than a thread can have.
+# A page size that is larger than any thread.
 _ALL: Final = 2**31
 
 
@@ -39,7 +39,7 @@ def sweep(address: str, config_file: str | None = None) -> None:
 
 @contextlib.contextmanager
 def only_one(path: str) -> Generator[bool]:
-    """Lock a file while the block runs, and yield whether this succeeded. The system releases the lock if the process ends."""
+    """Lock a file while the block runs, and yield whether this process has the lock. The lock ends with the process."""
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         yield _locked(file)
@@ -221,7 +221,7 @@ async def purge(resource: Resource, spool: Spool) -> int:
 
 
 async def _own_lines(resource: Resource, written: Conversation | None) -> Conversation | None:
-    """Return a transcript without the messages of an earlier session. A host copies them if the user continues that session."""
+    """Return a transcript without messages of an earlier session, which a host copies if the user continues that session."""
     first = next(iter(written.messages), None) if written else None
     if written is None or first is None or first.id is None:
         return written

@@ -82,7 +82,7 @@ class MemoryServer(Server[Any]):
         return types.ListToolsResult(tools=[types.Tool.model_validate(one) for one in definitions])
 
     async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        """Return the answer of a tool as structured content and as text. An error of a tool is an answer, too."""
+        """Return the answer of a tool as structured content and as text. An error of a tool is returned as an answer too."""
         may_change = called_tool(params.name) == "task-mutate"
         if self.served.is_read_only and may_change:
             answer: dict[str, Any] = {
@@ -198,7 +198,7 @@ async def _guarded(work: Awaitable[T]) -> T:
 def _session_of(context: Context, configured: str | None) -> str | None:
     """Return the session that claims tasks: from the header, the configuration, or the session id of the older protocol.
 
-    None means that there is none of these, so the default of `Served.session` applies.
+    None means that none of these exists. Then the default of `Served.session` is used.
     """
     headers: Mapping[str, str] = getattr(context.request, "headers", {})
     named = headers.get(SESSION_HEADER) or configured or headers.get("mcp-session-id") or ""

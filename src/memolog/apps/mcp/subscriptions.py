@@ -36,7 +36,7 @@ _MOST_STREAMS: Final = 100
 # Maximum seconds for sending one notification. A client that does not read must not block notifications to other clients.
 _PATIENCE: Final = 5.0
 _LIST: Final = ""
-"""Stands for the list of resources where a URI is expected."""
+"""Used instead of a URI for the list of resources."""
 
 
 class Changes:
@@ -150,7 +150,7 @@ class Changes:
             try:
                 text = (await resources.read(self._served, uri)).text
             except MemologError as error:
-                # A watched resource may be deleted or created. The error message counts as the text of a missing resource.
+                # A watched resource may be missing. Then the error message is compared instead of its text.
                 text = str(error)
         return hashlib.sha256(text.encode()).hexdigest()
 

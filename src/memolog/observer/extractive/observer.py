@@ -1,7 +1,8 @@
 """The embedded observer: turn messages into dated observations that cite the messages.
 
 A statement of the user is followed by the answers and tool calls beneath it. `utterances` selects the sentences, and `tool_calls`
-writes the lines about tools. The current task is the last open request of the user, and the title is the first subject.
+writes the lines about tools. The current task is the last open request of the user. The title comes from the first sentence of a
+user that has a subject.
 """
 
 import re
@@ -121,7 +122,7 @@ class _Conversation:
         return listings or listings_in(unescape(self.previous))
 
     def answered(self) -> tuple[int, list[str]]:
-        """Return the number of the last answer, and its sentences. The sentences are empty if the user has spoken since."""
+        """Return the number of the last answer, and its sentences. If the user has spoken since, there are no sentences."""
         number, text = self.answer
         return number, _sentences_of(text[-_LONGEST:]) if number > self.asked[0] else []
 
@@ -131,9 +132,8 @@ def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
 
     The function is deterministic, calls no model and never raises.
     """
-    del (
-        counter
-    )  # The size of the result is a share of the size of the messages. Only the reflector has a limit in tokens.
+    # The size of the result is a share of the size of the messages. Only the reflector has a limit in tokens.
+    del counter
     live = [message for message in given.messages if message.state == "live"]
     utterances = {
         number: utterance for number, message in enumerate(live, 1) if (utterance := _utterance(number, message))
@@ -276,7 +276,7 @@ def _user_lines(source: _Source, utterance: Utterance, talk: _Conversation) -> I
 
 
 def _filled(texts: Iterable[str]) -> Iterator[str]:
-    """Yield lines of limited length that consist of the sentences."""
+    """Join sentences into lines of limited length."""
     line = ""
     for text in texts:
         joint = "" if not line else " " if line[-1] in '.!?…:。！？؟)"”' else "; "
@@ -306,7 +306,7 @@ def _agreed(source: _Source, utterance: Utterance, talk: _Conversation) -> Line 
 
 
 def _cited(*numbers: int) -> tuple[int, ...]:
-    """Return the numbers of messages that belong to the span, each once, because a line cites only these."""
+    """Return the numbers of messages in the span, each once. A line cites no other messages."""
     return tuple(dict.fromkeys(number for number in numbers if number > 0))
 
 
@@ -346,7 +346,7 @@ def _beginning(text: str) -> str:
 def _referents(text: str, source: _Source, talk: _Conversation, *, is_first: bool) -> tuple[str, tuple[int, ...]]:
     """Return a text to append to a line, and the messages that it comes from.
 
-    The text states the listed items, the question or the proposal to which the words of the user refer. It may be empty.
+    The text contains the listed items, the question or the proposal to which the user refers. It may be empty.
     """
     chosen = _chosen(text, talk)
     if chosen:
@@ -496,12 +496,12 @@ def _attached(source: _Source) -> Iterator[Line]:
 
 # ---------------------------------------------------------------- current task and title
 
-_MAX_TASK: Final = 300
-_MAX_TITLE: Final = 48
+_MAX_TASK: Final = 300  # characters
+_MAX_TITLE: Final = 48  # characters
 # A title needs this many content words or this many characters.
 _MIN_TITLE_WORDS: Final = 2
 _MIN_TITLE: Final = 12
-_SCANNED: Final = 20_000
+_SCANNED: Final = 20_000  # characters of a message that are read
 
 
 def _hints_of(utterances: Sequence[Utterance], messages: Sequence[Message], known: Hints) -> HintsDraft:
@@ -518,7 +518,7 @@ def _hints_of(utterances: Sequence[Utterance], messages: Sequence[Message], know
 
 
 def _is_over(task: str, since: Sequence[Utterance], *, is_old: bool) -> bool:
-    """Return whether the utterances since the task complete it.
+    """Return whether a task is complete after these utterances, which follow the task.
 
     A question is complete when it is answered. A request is complete when the user confirms or thanks after an answer. A task of
     an earlier span (`is_old`) counts as answered, because the answer may be in that span.

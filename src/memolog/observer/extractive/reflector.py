@@ -56,13 +56,11 @@ _FLOOR: Final = 1_650
 _FLOOR_SHARE: Final = 0.75
 _LINE: Final = 18  # the approximate number of characters of a line that are not in its text
 _JOINED: Final = 460  # the maximum number of characters of a joined line
-_TRIES: Final = 8
+_TRIES: Final = 8  # maximum number of attempts to reach the target
 _LONGEST: Final = 9_000  # the maximum number of characters of a line
-_LONG_WORD: Final = 5
+_LONG_WORD: Final = 5  # minimum letters of a word by which statements are compared
 _RARE: Final = 3  # a word that is in more statements than this does not show that a statement is replaced
-_REPLACED: Final = (
-    160  # the maximum number of characters of a replaced statement or a question that is moved into another line
-)
+_REPLACED: Final = 160  # maximum characters of a statement or question that is moved into another line
 _ABOUT: Final = " (This is about: "
 _CLOSE: Final = 6  # a question is added to a statement that is at most this many lines below the question
 
@@ -137,7 +135,7 @@ def reflect(given: ReflectInput, counter: TokenCounter) -> ParsedReflection:
 def _condensed(
     given: ReflectInput, entries: Sequence[_Entry], characters: float, counter: TokenCounter, limit: int
 ) -> ParsedReflection:
-    """Return a reflection of about `limit` tokens. It can be larger, because some lines must stay."""
+    """Return a reflection of about `limit` tokens. Lines that must stay can make it larger."""
     units = [(entry, place) for entry in entries if not entry.stays for place in range(len(entry.units))]
     candidates, starts = list[Candidate](), dict[int, int]()
     for entry, place in units:

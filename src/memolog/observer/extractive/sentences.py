@@ -1,4 +1,4 @@
-"""Split text and Markdown into sentences, list items with their topic, table rows and names defined in code; weigh their words.
+"""Split text and Markdown into sentences, list items with topics, table rows and names defined in code, and weigh their words.
 
 Works for the common European languages and for scripts with their own full stops. In scripts without spaces, pairs of
 characters are used as words. Also chooses the pieces to keep within a budget, and writes and reads observations that list items.
@@ -21,12 +21,12 @@ STOP: Final = FUNCTION_WORDS | word_set("""
 
 _EDGES: Final = " \t\n\r.,;:!?\"'`()[]{}<>*|…“”‘’«»–—-=+"
 _UNSPACED: Final = re.compile(f"[{UNSPACED_LETTERS}]")
-_NAME_WEIGHT: Final = 4.0
-_PAIR_WEIGHT: Final = 0.5
+_NAME_WEIGHT: Final = 4.0  # of a name, a number or an identifier; other words have the weight 1
+_PAIR_WEIGHT: Final = 0.5  # of a pair of characters in a script without spaces
 _IDENTIFIER: Final = re.compile(r"\d|[_/@#$\\]|\w\.\w|::")
 _MEANING: Final = re.compile(r"\(meaning ([^)]{0,200})\)")
 _BREAKS: Final = re.compile(r"[.!?;:|]\s+|\s[–—|]\s|[\n(]")
-_LONGEST: Final = 200
+_LONGEST: Final = 200  # maximum characters of an identifier
 
 
 def words_of(text: str) -> list[str]:
@@ -40,7 +40,7 @@ def is_name(word: str) -> bool:
 
 
 def identifiers_of(text: str) -> list[str]:
-    """Return the names, numbers and identifiers of a text in order, each once. Adjacent ones are joined."""
+    """Return the names, numbers and identifiers of a text in order, each once. Adjacent identifiers are joined."""
 
     def is_named(word: str, place: int) -> bool:
         # A capital letter at the beginning of a sentence does not show that the word is a name.
@@ -372,7 +372,7 @@ _ESCAPED: Final = re.compile(r"\\([_*#`\[\]()<>~|-])")
 _EMPTY: Final = re.compile(r"(?<!\s)\s++\(\s*+\)")
 _BOLD: Final = re.compile(r"(?:\*\*|__)\s*+([^*\n]{1,120}?)\s{0,120}(?:\*\*|__)")
 _LABEL: Final = re.compile(r"((?:[^.!?:;\n]|[.:](?=\S)){2,80}?)(?::| [–—-])\s+(?=\S)")
-# The end of a clause, and the end of a phrase, where a sentence is cut if it has no clause that ends.
+# A long sentence is cut at the end of a clause or, if it has only one clause, at the end of a phrase.
 _CLAUSE: Final = re.compile(r"[,;] | [–—-] | \(| (?=(?:which|that|because|so|while|where|as|if|when|since|until)\b)")
 _PHRASE: Final = re.compile(
     r" (?=(?:and|or|to|for|with|in|by|from|on|at|und|oder|mit|für|y|o|con|para|et|ou|avec|pour)\b)"

@@ -489,7 +489,7 @@ def confirms(message: str) -> bool:
 
 
 def replaced_in(sentence: str) -> str:
-    """Return the words for the old choice that a sentence replaces, or an empty string: "MySQL " for "from MySQL to Go"."""
+    """Return the old choice that a sentence replaces, or an empty string: "MySQL " for "from MySQL to Go"."""
     return " ".join(_NEW.split(hit["what"] or hit["not"])[0] for hit in _REPLACED.finditer(sentence))
 
 
@@ -586,7 +586,7 @@ def _chooses(sentence: str) -> bool:
 def _references(text: str, *, is_choice: bool) -> Iterator[tuple[int, bool]]:
     """Yield the numbers of the items to which a text refers, and whether a word such as "number" or "option" is with the number.
 
-    The number 0 is for the last item. Bare numbers and ordinals are read only if the text makes a choice (`is_choice`).
+    The number 0 stands for the last item. Bare numbers and ordinals are read only if the text makes a choice (`is_choice`).
     """
     for hit in _FIRST_FEW.finditer(text):
         last = int(hit[1]) if hit[1].isdecimal() else NUMBER_WORDS["en"].index(hit[1].lower())
@@ -606,7 +606,7 @@ def _references(text: str, *, is_choice: bool) -> Iterator[tuple[int, bool]]:
 
 
 def numbered(text: str, listings: Sequence[Listing], question: str, *, is_last: bool) -> list[tuple[Entry, Listing]]:
-    """Return the items that a user chooses by number. A number that is in several lists is skipped.
+    """Return the items that a user chooses by number. A number that occurs in several lists is skipped.
 
     A text of numbers only is a choice, unless the `question` before it asks for a number. If the lists are not in the last answer
     (`is_last` is false), a number counts only with a word such as "number" or "option".

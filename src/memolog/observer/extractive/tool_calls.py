@@ -197,7 +197,7 @@ def _text_of(value: JsonValue) -> str:
 
 # ---------------------------------------------------------------- arguments of calls
 
-# Names of arguments that contain a file, and of other arguments that describe the call. The best names come first.
+# Names of arguments that contain a file, and of other arguments that describe the call. The first name that a call has is used.
 _FILE_KEYS: Final = "file_path path filename file notebook_path target_file relative_path filepath uri"
 _OTHER_KEYS: Final = "command cmd script pattern query url description prompt question text code input"
 _READ: Final = re.compile(r"read|view|open|cat|fetch|get|show|list|ls|glob|grep|search|find|look", re.IGNORECASE)
