@@ -22,13 +22,13 @@ An `except` for a class also catches the classes below it:
     │   ├── BranchNotFound
     │   ├── DocumentNotFound    the working memory, its version or its section does not exist
     │   └── TaskNotFound
-    ├── Conflict                another writer committed first, so read again
+    ├── Conflict                the present state does not allow the change, so read again
     │   ├── DocumentConflict
     │   ├── LeaseLost
     │   ├── TaskChanged         the task was changed after it was read
     │   ├── TaskBlocked         another task must be closed first
     │   └── TaskHeld            another session has claimed the task
-    ├── ModelFailed             the model that observes fails
+    ├── ModelFailed             the model of the observer fails
     └── StoreError              the database failed
         ├── StoreUnavailable    wrong address, server not running, driver missing
         ├── StoreBusy           the database was locked for too long
@@ -59,7 +59,7 @@ class MemologError(Exception):
 
     @property
     def for_outside(self) -> str:
-        """Return the text for a model or a client. It is a general text if the whole text contains internals.
+        """Return the text for a model or a client. Classes whose text may contain internals return a general text instead.
 
         Addresses, users, schemas, paths and other tenants are written to the log of the application only.
         """
@@ -73,11 +73,11 @@ class ConfigError(MemologError):
 
 
 class InputError(MemologError):
-    """An argument is invalid. The call saved nothing."""
+    """An argument is invalid. The call saved nothing, except if the error is an ImportConflict."""
 
 
 class EmptyId(InputError):
-    """The id of a resource, thread or message is empty."""
+    """An id or a name is empty, for example that of a resource, thread, message, task or label."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(
@@ -93,7 +93,7 @@ class UnknownRole(InputError):
     def __init__(self, role: object, known: tuple[str, ...]) -> None:
         super().__init__(
             f"`role` must be one of {', '.join(known)}, got {role!r}.",
-            why="Providers accept no other role.",
+            why="Memolog stores only these roles.",
             then="Map the role of your framework onto one of these (a 'developer' message is 'system').",
         )
 
@@ -124,14 +124,14 @@ class MessageConflict(InputError):
     """The id of a message is already stored with other content, or belongs to a forgotten message."""
 
     def __init__(self, message_id: str, thread: str, difference: str | None) -> None:
-        """`difference` describes the difference. It is None if the message was forgotten, because its content is deleted."""
+        """`difference` says how the new content differs from the stored content. None means that the message was forgotten."""
         self.is_forgotten = difference is None
         if difference is None:
             what = f"Message {message_id} of thread {thread} was forgotten."
             why = "A forgotten message cannot be saved again, and its id is not used again."
         else:
             what = f"Message {message_id} is already stored in thread {thread} with other content: {difference}."
-            why = "Stored messages never change. Only further parts may be added under the same id."
+            why = "Stored parts never change. A message with the same id may only add parts after them."
         super().__init__(what, why=why, then="Save the message under a new id.")
 
 
@@ -167,7 +167,7 @@ class ImportConflict(InputError):
         super().__init__(
             f"The import contradicts stored data: {name}.",
             why=f"The difference: {difference}.",
-            then="Import into an empty database, or forget the stored data first. The lines before this one were imported.",
+            then="Import into an empty database, or forget the stored data first. The lines before this row were imported.",
         )
 
 
@@ -239,7 +239,10 @@ class TaskNotFound(NotFound):
 
 
 class Conflict(MemologError):
-    """Another writer committed first. Read again, and repeat the change if it still applies."""
+    """The present state does not allow the change, mostly because another writer was first.
+
+    If `retryable` is True, read again, and repeat the change if it still applies.
+    """
 
     retryable = True
 
@@ -307,15 +310,15 @@ class TaskHeld(Conflict):
 
 
 class ModelFailed(MemologError):
-    """The model that observes fails, and the tail is far above its limit. Raised only if `strict` is set."""
+    """The model of the observer fails, and the tail is far above its limit. Raised only if `strict` is set."""
 
-    _outside = "The model that observes this conversation fails. Nothing is lost; try again later."
+    _outside = "The model of the observer fails. Nothing is lost; try again later."
 
     retryable = True
 
     def __init__(self, problem: str) -> None:
         super().__init__(
-            "The conversation is far longer than it should be, and the model that observes it fails.",
+            "The conversation is far longer than it should be, because the model of the observer fails.",
             why=f"Its last failure: {problem}.",
             then="Check the model, then repeat the call. The messages are saved already, and are not saved twice.",
         )

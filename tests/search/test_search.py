@@ -22,7 +22,7 @@ from memolog.search.bm25 import (
     seq_of,
 )
 from memolog.search.query import parse
-from memolog.search.rank import WEIGHTS, DocumentDetail, Ranked, Scored, best_of_threads, drafted, rank
+from memolog.search.rank import WEIGHTS, DocumentDetail, Ranked, Scored, best_of_threads, drafted, rank, statement_in
 from memolog.search.snippets import Marker
 from memolog.text.words import places_of, words_of
 from search.test_snippets import any_text
@@ -200,6 +200,14 @@ def test_what_a_question_quotes_is_a_preference(text: str, must: tuple[str, ...]
     """Quotes narrow, but not in a question: there they name something."""
     query = parse(text, NOW)
     assert (query.phrases, query.named) == (must, better)
+
+
+def test_a_question_with_a_full_width_mark_states_nothing() -> None:
+    """A question mark of full width ends a question, in the index and in the search for statements."""
+    asked, said = "Berlin\uff1f", "Berlin\uff01"
+    assert statement_in(asked, {"berlin": 1.0}) is None
+    assert statement_in(f"{asked} {said}", {"berlin": 1.0}) is not None
+    assert analyse(asked).traits == analyse("Berlin?").traits != analyse(said).traits
 
 
 def test_the_snippet_is_where_the_rarest_words_stand_together() -> None:

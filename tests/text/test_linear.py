@@ -130,10 +130,48 @@ def test_open_calls_follow_their_rules(seed: int) -> None:
                 found = quick.answer(name, turn)
                 assert (None if found is None else tuple(found)) == plain.answer(name, turn)
         if chance.random() < 0.3:
-            quick.ask(turn)
+            quick.add_question(turn)
             plain.ask(turn)
-        assert sorted(quick.unasked()) == sorted(plain.unasked())
+        assert sorted(quick.since_question()) == sorted(plain.unasked())
         assert bool(quick) == bool(plain.waiting)
+
+
+class CountedTurn(str):
+    """A turn that counts how often a turn is compared or hashed."""
+
+    __slots__ = ()
+    steps = 0
+
+    def __hash__(self) -> int:
+        CountedTurn.steps += 1
+        return super().__hash__()
+
+    def __eq__(self, other: object) -> bool:
+        CountedTurn.steps += 1
+        return super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        CountedTurn.steps += 1
+        return super().__ne__(other)
+
+
+def test_open_calls_of_many_turns_with_one_id_take_linear_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice as many calls with one id in different turns need twice as many steps, and so do their results."""
+
+    def steps(count: int) -> int:
+        monkeypatch.setattr(CountedTurn, "steps", 0)
+        calls = OpenCalls()
+        for number in range(count):
+            calls.add("c", (number, 0), CountedTurn(f"t{number}"))
+            calls.add_question(CountedTurn(f"q{number}"))
+        for number in range(count):
+            answered = calls.answer("c", CountedTurn("elsewhere" if number % 2 else f"t{number // 2}"))
+            assert answered is not None
+        assert not calls
+        return CountedTurn.steps
+
+    few, many = steps(200), steps(2_000)
+    assert many <= 10.5 * few, (few, many)
 
 
 def test_tags_are_found_as_before() -> None:

@@ -18,9 +18,10 @@ _log = logging.getLogger("memolog")
 # The HTTP statuses of a request that the provider will reject again.
 _REFUSED: Final = frozenset({400, 413, 415, 422})
 _STATUSES: Final = range(100, 600)
-# Estimated tokens of a message in addition to the tokens of its text.
+# Estimated tokens of each text of the instructions, in addition to the tokens that are counted in it.
 _PER_TEXT: Final = 4
-# The types and codes of errors that mean the same in a stream begin with these texts.
+# In a stream, an error has no HTTP status. There the provider will reject the request again if the type or the code of the error
+# begins with one of these texts.
 _REFUSALS: Final = ("invalid_", "request_too_large", "image_", "unsupported_image", "empty_image")
 
 

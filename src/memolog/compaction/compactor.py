@@ -34,8 +34,8 @@ from memolog.text.tokens import TokenCounter
 if TYPE_CHECKING:
     from memolog.store import Store
 
-# A batch must not separate a call from its result. So this many more messages than its size are read at first, and if they have
-# no possible end, more and more up to the maximum.
+# A batch must not separate a call from its result. So _LOOKED_AT messages more than the size of a batch are read at first. If the
+# batch cannot end at any of them, four times as many are read, again and again until at least _MOST_LOOKED_AT were read.
 _LOOKED_AT: Final = 40
 _MOST_LOOKED_AT: Final = 5_000
 _MOST_TRIES: Final = 5
@@ -50,12 +50,13 @@ def choose_batch(
 ) -> tuple[CompactionCandidate, ...]:
     """Return the next batch of about `size` messages that separates no call from its result. Empty if there is none.
 
-    With `partly=False`, a batch of fewer messages is returned only if compacted messages follow it.
+    With `partly=False`, a batch of fewer than `size` messages is returned only if the next message may not be compacted, for
+    example because it is compacted already.
     """
     messages = [candidate.message for candidate in candidates]
-    free = next((index for index, one in enumerate(candidates) if not one.is_free), len(candidates))
-    end = next((index for index, one in enumerate(candidates[:free]) if one.message.seq > up_to), free)
-    is_ended = free < len(candidates) and end == free
+    taken = next((index for index, one in enumerate(candidates) if not one.is_free), len(candidates))
+    end = next((index for index, one in enumerate(candidates[:taken]) if one.message.seq > up_to), taken)
+    is_ended = taken < len(candidates) and end == taken
     cuts = [cut for cut in closed_cuts(messages) if 0 < cut <= end]
     if not cuts or (end < size and not partly and not is_ended):
         return ()
@@ -71,17 +72,17 @@ class Compacting:
         self._embedded = EmbeddedObserver(counter)
         self._under_way: set[tuple[str, str]] = set()
 
-    # ------------------------------------------------------------ by count
+    # ------------------------------------------------------------ automatic, when a thread has enough newer messages
 
-    def later(self, resource: str, thread: str, config: Config) -> None:
+    def start_automatic(self, resource: str, thread: str, config: Config) -> None:
         """Compact old messages in the background, if `observe` is False and `compaction.automatic` is True."""
         key = (resource, thread)
         if config.observe or config.read_only or not config.compaction.automatic or key in self._under_way:
             return
         self._under_way.add(key)
-        self._core.runner.spawn(self._by_count(resource, thread, config))
+        self._core.runner.spawn(self._automatic(resource, thread, config))
 
-    async def _by_count(self, resource: str, thread: str, config: Config) -> None:
+    async def _automatic(self, resource: str, thread: str, config: Config) -> None:
         settings = config.compaction
         try:
             after, due = await self._store.compactions.due(resource, thread, keep=settings.after)
@@ -123,12 +124,13 @@ class Compacting:
     ) -> Compacted:
         """Compact the messages of a thread after number `after` and up to `up_to`, oldest first, without the newest `keep`.
 
-        `covered` is the number of the last message that the log covers. `again` includes messages that were restored by hand.
+        `covered` is the number of the last message that the log covers. With `again`, messages whose compaction was undone
+        by `restore_compaction` are compacted again.
         """
         last = (await self._store.threads.get(resource, thread)).last_seq - keep
         end = last if up_to is None else min(last, up_to)
         made: list[Compaction] = []
-        noted: dict[str, SummaryLine] = {}
+        observed: dict[str, SummaryLine] = {}
         tries = 0
         while tries < _MOST_TRIES:
             batch = await self._next(resource, thread, config, after=after, end=end, partly=partly, again=again)
@@ -143,7 +145,7 @@ class Compacting:
                 tries += 1
                 continue
             made.append(compaction)
-            noted |= {line.id: line for line in lines}
+            observed |= {line.id: line for line in lines}
             after = compaction.span.last
         deepened = await self._store.compactions.deepen(resource, thread, keep=config.compaction.deep_after)
         return Compacted(
@@ -151,8 +153,8 @@ class Compacting:
             summary="\n\n".join(compaction.summary for compaction in made),
             compactions=tuple(made),
             deepened=deepened,
-            groups=tuple(dict.fromkeys(line.handle for line in noted.values())),
-            observations=tuple(noted),
+            groups=tuple(dict.fromkeys(line.handle for line in observed.values())),
+            observations=tuple(observed),
         )
 
     async def _next(
@@ -175,11 +177,11 @@ class Compacting:
         """Compact one batch. Return the compaction and the observations of the log about its messages."""
         span = Span(first=live[0].seq, last=live[-1].seq)
         shared = config.scope == "resource"
-        noted: tuple[SummaryLine, ...] = ()
+        observed: tuple[SummaryLine, ...] = ()
         if is_covered:
-            noted = await self._store.compactions.noted(resource, thread, span, shared=shared)
+            observed = await self._store.compactions.noted(resource, thread, span, shared=shared)
         # A model has already observed the messages that the log covers, so no model is called for them again.
-        lines = noted or await self._lines(resource, thread, live, config, may_ask=not is_covered)
+        lines = observed or await self._lines(resource, thread, live, config, may_ask=not is_covered)
         is_long = sum(message.tokens + _TOKENS_A_MESSAGE for message in live) > _LONG_TOKENS
         texts = await offload(self._texts, live, lines, config, when=is_long)
         now = self._clock.now()
@@ -197,7 +199,7 @@ class Compacting:
                 tokens_after=self._counter.count(made.summary),
             )
         )
-        return made, noted
+        return made, observed
 
     def _texts(self, live: Sequence[Message], lines: Sequence[SummaryLine], config: Config) -> CompactTexts:
         redactor = redactor_for(config)

@@ -1,6 +1,8 @@
-"""Build the texts of compacted messages: a summary for the context, and for each message a search text and a shorter one (brief).
+"""Build the texts of compacted messages: a summary of the batch for the context, and a search text and a brief for each message.
 
-Search texts contain identifiers and lines of code. The lines of a summary come from the log, a model or the embedded observer.
+A search text consists of the brief, lines of code and identifiers. When the message is older, the brief replaces the search text.
+The lines of a summary come from the log, a model or the embedded observer. Without such lines, the beginnings of the messages
+are used.
 """
 
 import re
@@ -30,11 +32,10 @@ _FEW: Final = 3
 # The tokens of a summary are at most the tokens of its messages divided by _SHARE, but always at least _LEAST_TOKENS are allowed.
 _SHARE: Final = 2
 _LEAST_TOKENS: Final = 60
-# Maximum characters of a part that are read, and the maximum number of code lines, their characters, and names in a search text.
-_LOOKED_AT: Final = 40_000
-_CODE_LINES: Final = 60
-_CODE_LINE: Final = 200
-_NAMES: Final = 200
+_LOOKED_AT: Final = 40_000  # maximum characters that are read of a part
+_CODE_LINES: Final = 60  # maximum number of code lines in a search text
+_CODE_LINE: Final = 200  # maximum characters of each code line
+_NAMES: Final = 200  # maximum number of names in a search text
 _FENCE: Final = re.compile(r"^[ \t]{0,8}(```|~~~)")
 _CODE: Final = re.compile(
     r"^\s*(?:[$>#]\s?\w|(?:def|class|import|from|return|func|fn|let|const|var|public|private|async|await|export|SELECT|INSERT"
@@ -121,7 +122,7 @@ def _about(seq: int, lines: Sequence[SummaryLine], inside: set[int]) -> list[str
 
 def _row(message: Message, about: Sequence[str], redactor: Redactor) -> RowTexts:
     if message.own:
-        # The results of Memolog's own tools are not indexed.
+        # Calls and results of Memolog's own tools are not indexed, so the search text of this message stays as it is.
         return RowTexts(seq=message.seq, search=message.search, brief=message.search)
     text = redactor.redact("\n".join(_texts(message)))
     own = short_line(text, _SHORT)

@@ -290,7 +290,7 @@ def _match(items: Sequence[_Item[_T]]) -> _Matched:
                 else:
                     late.add((index, place))
         if item.asks:
-            waiting.ask(item.turn)
+            waiting.add_question(item.turn)
         if item.ends and not waiting:
             closed = index + 1
     return _Matched(owners, late, closed)

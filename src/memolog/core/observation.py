@@ -1,4 +1,4 @@
-"""Values of a log: observations, which are its lines, their sources, and generations."""
+"""The values that a log consists of: observations (its lines), the sources of observations, and generations."""
 
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -20,13 +20,13 @@ CODE_METADATA: frozenset[str] = frozenset(
 """Metadata of observations that only Memolog's code may set, never a model."""
 MARKS: dict[Priority, str] = {"high": "🔴", "medium": "🟡", "low": "🟢", "done": "✅"}
 UNVERIFIED: str = "(unverified)"
-"""The mark that models see on an observation that has content beyond its sources."""
+"""The mark that models see on an observation that its sources do not fully support."""
 TRACES: tuple[str, ...] = ("Also named: ", "Also mentioned: ")
 """The first words of observations that only list names which a reflection omitted."""
 
 
 def is_doubtful(*, grounded: bool, metadata: JsonObject) -> bool:
-    """Return whether an observation with these fields has content beyond its sources."""
+    """Return whether the sources of an observation with these fields do not fully support it."""
     return not grounded or any(metadata.get(name) for name in ("speaks_for_user", "unverified"))
 
 
@@ -66,10 +66,11 @@ class Observation:
     priority: Priority
     text: str
     said_at: datetime | None = None
-    """The time of the messages that the observation comes from."""
+    """The time of the message that says this. A reflection has the time of the earliest observation that it merges, if possible
+    of one on the same day."""
     zone: str | None = None
     about: date | None = None
-    """The date that the observation is about. None means that no date could be computed."""
+    """The date that the observation is about. None means that it names no date, or that the date could not be computed."""
     parent: int | None = None
     """The ordinal of the parent observation in the same group."""
     verbatim: str | None = None
@@ -87,7 +88,7 @@ class Observation:
 
     @property
     def is_unverified(self) -> bool:
-        """Whether the observation has content beyond its sources. Models see a mark on it."""
+        """Whether the sources do not fully support the observation. Models see a mark on it."""
         return is_doubtful(grounded=self.grounded, metadata=self.metadata)
 
     @property

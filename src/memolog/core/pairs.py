@@ -1,9 +1,11 @@
 """Match tool results to tool calls.
 
-A result belongs to the latest open call with its id in the same turn. If that turn has no such call, the result belongs to the
-latest one of the thread. Overlapping turns may use the same ids, and some providers reuse ids.
+A result belongs to the latest message with an open call of its id in the same turn, and there to the first such call. If that
+turn has no such call, the latest message of the thread with one is used. Overlapping turns may use the same ids, and some
+providers reuse ids.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -25,78 +27,87 @@ class Answered(NamedTuple):
 class _Open:
     place: PartPlace
     turn: str | None
-    is_closed: bool = False
+    is_too_late: bool = False
     is_only_for_its_turn: bool = False
 
-    def takes(self, turn: str | None) -> bool:
-        return not self.is_closed and (not self.is_only_for_its_turn or turn == self.turn)
-
-    def is_beside(self, place: PartPlace, turn: str | None) -> bool:
-        """Return whether another call with the same id leaves this one open: a call of the same message, or of another turn."""
-        return self.place[0] == place[0] or (turn is not None and self.turn is not None and turn != self.turn)
+    def is_in_time(self, turn: str | None) -> bool:
+        return not self.is_too_late and (not self.is_only_for_its_turn or turn == self.turn)
 
 
 class OpenCalls:
     """The calls without a result, while the messages of a thread are read in order.
 
-    Each call is visited a fixed number of times, so that reading a thread takes linear time.
+    Each call is added, moved and removed at most once, so that reading a thread takes linear time.
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[str, list[_Open]] = {}
-        self._unasked: dict[PartPlace, _Open] = {}
+        self._by_id: dict[str, dict[str | None, deque[_Open]]] = {}
+        """The open calls of each id by turn. The calls of a turn are in one message, and the turn of the latest call is last."""
+        self._since_question: dict[PartPlace, _Open] = {}
         """Calls that no user message follows yet."""
-        self._beside: dict[str, list[_Open]] = {}
+        self._only_for_turn: dict[str, list[_Open]] = {}
         """Calls that only their own turn can still answer, by turn."""
 
     def __bool__(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._by_id)
 
     def add(self, call_id: str, place: PartPlace, turn: str | None) -> None:
-        """Open a call."""
-        waiting = self._waiting.setdefault(call_id, [])
-        if waiting and waiting[-1].place[0] != place[0]:
-            for call in waiting:
-                if not call.is_beside(place, turn):
-                    self._unasked.pop(call.place, None)
-            waiting[:] = [call for call in waiting if call.is_beside(place, turn)]
-        waiting.append(call := _Open(place, turn))
-        self._unasked[place] = call
+        """Open a call.
+
+        Calls with this id in earlier messages can no longer be answered, unless both calls have a turn and the turns differ.
+        """
+        by_turn = self._by_id.setdefault(call_id, {})
+        same = by_turn.get(turn)
+        if same is None or same[0].place[0] != place[0]:
+            for ended in (turn, None) if turn is not None else tuple(by_turn):
+                for call in by_turn.pop(ended, ()):
+                    self._since_question.pop(call.place, None)
+        self._since_question[place] = call = _Open(place, turn)
+        by_turn.setdefault(turn, deque()).append(call)
 
     def answer(self, call_id: str, turn: str | None) -> Answered | None:
         """Remove and return the call that a result answers. None means that no call with this id is open."""
-        waiting = self._waiting.get(call_id)
-        if not waiting:
+        by_turn = self._by_id.get(call_id)
+        if not by_turn:
             return None
-        latest = next((call for call in reversed(waiting) if call.turn == turn), waiting[-1])
-        at = next(at for at, one in enumerate(waiting) if one.place[0] == latest.place[0])
-        call = waiting.pop(at)
-        self._unasked.pop(call.place, None)
-        if not waiting:
-            del self._waiting[call_id]
-        return Answered(call.place, call.takes(turn))
+        if turn in by_turn:
+            answered, calls = turn, by_turn[turn]
+        else:
+            # Take out the last turn and put it back, because reading only the last key of a dict may take linear time.
+            answered, calls = by_turn.popitem()
+            by_turn[answered] = calls
+        call = calls.popleft()
+        self._since_question.pop(call.place, None)
+        if not calls:
+            del by_turn[answered]
+        if not by_turn:
+            del self._by_id[call_id]
+        return Answered(call.place, call.is_in_time(turn))
 
-    def unasked(self) -> list[PartPlace]:
+    def since_question(self) -> list[PartPlace]:
         """Return the open calls that no user message follows yet."""
-        return list(self._unasked)
+        return list(self._since_question)
 
-    def ask(self, turn: str | None) -> None:
-        """Record a user message. Later results of earlier calls, in the same turn or outside of a turn, are too late."""
+    def add_question(self, turn: str | None) -> None:
+        """Record a user message. After it, results are too late for earlier calls of its turn and for calls without a turn.
+
+        If the user message has no turn, results are too late for all earlier calls.
+        """
         # Another turn that runs at the same time may still answer its own calls.
-        ended = [turn] if turn is not None else list(self._beside)
-        for call in (call for one in ended for call in self._beside.pop(one, ())):
-            call.is_closed = True
-        for call in self._unasked.values():
+        ended = [turn] if turn is not None else list(self._only_for_turn)
+        for call in (call for one in ended for call in self._only_for_turn.pop(one, ())):
+            call.is_too_late = True
+        for call in self._since_question.values():
             call.is_only_for_its_turn = True
             if turn is None or call.turn is None or turn == call.turn:
-                call.is_closed = True
+                call.is_too_late = True
             else:
-                self._beside.setdefault(call.turn, []).append(call)
-        self._unasked.clear()
+                self._only_for_turn.setdefault(call.turn, []).append(call)
+        self._since_question.clear()
 
 
 def is_question(message: Message) -> bool:
-    """Return whether a live user message has more than tool results."""
+    """Return whether a message is live, has the role "user", and has a part that is not a tool result."""
     has_content = any(not isinstance(part, ToolResultPart) for part in message.parts)
     return message.role == "user" and message.state == "live" and has_content
 
@@ -117,5 +128,5 @@ def results_of_calls(messages: Sequence[Message]) -> dict[PartPlace, PartPlace]:
             elif isinstance(part, ToolResultPart) and (answered := waiting.answer(part.call_id, message.turn)):
                 found[answered.call] = (number, place)
         if is_question(message):
-            waiting.ask(message.turn)
+            waiting.add_question(message.turn)
     return found

@@ -473,9 +473,9 @@ def _reach(weights: Sequence[Weight]) -> list[int]:
     waiting = OpenCalls()
     for position, weight in enumerate(weights):
         if weight.role == "user" and not weight.closes and not weight.is_gone:
-            for opened, _ in waiting.unasked():
+            for opened, _ in waiting.since_question():
                 reach[opened] = max(reach[opened], position)
-            waiting.ask(weight.turn)
+            waiting.add_question(weight.turn)
         # A call whose result is in the same message does not depend on another message.
         within = set(weight.opens)
         for call in weight.closes:
@@ -486,7 +486,7 @@ def _reach(weights: Sequence[Weight]) -> list[int]:
         for number, call in enumerate(weight.opens):
             if call in within:
                 waiting.add(call, (position, number), weight.turn)
-    for opened, _ in waiting.unasked():
+    for opened, _ in waiting.since_question():
         reach[opened] = len(weights)
     return reach
 

@@ -1,7 +1,8 @@
-"""Find names, numbers, dates and other mentions in a line of the log that neither its sources nor the log contain.
+"""Find the names, numbers, dates and other mentions in a new line for which there is no evidence.
 
-A text is prepared once for any number of lookups. Differences in spelling and formatting are accepted, and so are dates that
-the observer computed. `judge` decides whether a line with such mentions is flagged or dropped.
+Evidence is in the messages that the line cites, and in the log that the observer was shown. Each of these texts is prepared once
+(class Evidence) for any number of lookups. Differences in spelling and formatting are accepted. Dates that the observer computed
+are accepted too. The module `memolog.observer.judge` decides whether a line with such mentions is flagged or dropped.
 """
 
 import re
@@ -50,18 +51,18 @@ class Evidence:
 
     @cached_property
     def literal(self) -> str:
-        """The text, folded for comparison, followed by a copy without JSON escapes."""
+        """The text in lower case and normal width. If it has a backslash, a copy follows in which each JSON escape is a space."""
         return folded(with_escapes_undone(self._text))
 
     @cached_property
-    def words_apart(self) -> str:
+    def dotted_words(self) -> str:
         """The text as words with a point before and after each word: `.src.auth.ts.`."""
         return squeezed(self.literal)
 
     @cached_property
     def words(self) -> frozenset[str]:
         """The set of all words."""
-        return frozenset(self.words_apart.split("."))
+        return frozenset(self.dotted_words.split("."))
 
     @cached_property
     def stems(self) -> frozenset[str]:
@@ -91,10 +92,10 @@ class Evidence:
         return None if not letters else 2 * len(_LATIN.findall(sample)) >= letters
 
     def has(self, squeezed_text: str) -> bool:
-        """Return whether the text contains these words (in the form of `words_apart`) side by side."""
+        """Return whether the text contains these words (in the form of `dotted_words`) side by side."""
         # Most lookups fail because one of the words is missing, and a set finds that fast.
         words = squeezed_text.strip(".").split(".")
-        return self.words.issuperset(words) and (len(words) == 1 or squeezed_text in self.words_apart)
+        return self.words.issuperset(words) and (len(words) == 1 or squeezed_text in self.dotted_words)
 
 
 def support(text: str, evidence: Evidence) -> float:
@@ -115,16 +116,16 @@ def _is_said(word: str, evidence: Evidence) -> bool:
 
 
 def has_word(word: str, texts: Sequence[Evidence]) -> bool:
-    """Return whether a content word occurs in one of the texts in exactly this form."""
+    """Return whether a word of `content_words` occurs in one of the texts in exactly this form."""
     return any(text.has(f".{word}.") for text in texts)
 
 
 def is_word_of(word: str, texts: Sequence[Evidence]) -> bool:
-    """Return whether a content word, or another form of it, occurs in one of the texts."""
+    """Return whether a word of `content_words`, or another form of the word, occurs in one of the texts."""
     return any(_is_said(word, text) for text in texts)
 
 
-# Common English words. Words that exist in related languages too, such as "in", "was" or "die", are not listed.
+# Common English words. Some words that are frequent in related languages too, such as "in", "was" or "die", are left out.
 _ENGLISH_WORDS: Final = "the is are were to of and for with on that it by from has have had this be been not or at as"
 _ENGLISH: Final = frozenset(_ENGLISH_WORDS.split())
 _LEAST_ENGLISH_WORDS: Final = 8  # a text with fewer words is too short to decide
@@ -134,7 +135,7 @@ _IS_NOT: Final = 0.03  # a text with a smaller share is not English
 
 def is_english(text: Evidence) -> bool | None:
     """Return whether a text is in English; None if the text is too short or its language is uncertain."""
-    words = text.words_apart.strip(".").split(".")
+    words = text.dotted_words.strip(".").split(".")
     if len(words) < _LEAST_ENGLISH_WORDS:
         return None
     share = sum(word in _ENGLISH for word in words) / len(words)
@@ -146,7 +147,7 @@ def is_found(mention: Mention, texts: Sequence[Evidence]) -> bool:
     return _FINDERS[mention.kind](mention.text, texts)
 
 
-def _has(needle: str, texts: Sequence[Evidence]) -> bool:
+def _occurs(needle: str, texts: Sequence[Evidence]) -> bool:
     return needle in {"..", "."} or any(text.has(needle) for text in texts)
 
 
@@ -159,23 +160,23 @@ def _has_symbol(text: str, texts: Sequence[Evidence]) -> bool:
     needle = squeezed(folded(text))
     humps = squeezed(folded(_HUMP.sub(" ", text)))
     return any(
-        _has(form, texts) or has_word(form.replace(".", ""), texts) or _has(f"{form[:-1]}s.", texts)
+        _occurs(form, texts) or has_word(form.replace(".", ""), texts) or _occurs(f"{form[:-1]}s.", texts)
         for whole in (needle, humps)
         for form in _singular(whole)
     )
 
 
 def _has_path(text: str, texts: Sequence[Evidence]) -> bool:
-    """Return whether some last segments of a path occur side by side, and each segment before them occurs anywhere."""
+    """Return whether the last segments of a path (at least one) occur in one piece, and each earlier segment occurs anywhere."""
     parts = [part for part in SEGMENTS.split(folded(text)) if part not in {"", ".", "..", "~"}][:_MOST_SEGMENTS]
-    starts = (at for at in range(len(parts)) if _has(squeezed("/".join(parts[at:])), texts))
+    starts = (at for at in range(len(parts)) if _occurs(squeezed("/".join(parts[at:])), texts))
     start = next(starts, None if parts else 0)
-    return start is not None and all(_has(squeezed(part), texts) for part in parts[:start])
+    return start is not None and all(_occurs(squeezed(part), texts) for part in parts[:start])
 
 
 def _has_hash(text: str, texts: Sequence[Evidence]) -> bool:
     needle = folded(text)
-    if _has(squeezed(needle), texts) or any(f".{needle}" in one.words_apart for one in texts):
+    if _occurs(squeezed(needle), texts) or any(f".{needle}" in one.dotted_words for one in texts):
         return True
     return any(has_word(needle[:size], texts) for size in range(_SHORTEST_HASH, len(needle)))
 
@@ -189,23 +190,23 @@ def _has_flag(text: str, texts: Sequence[Evidence]) -> bool:
 def _has_piece(piece: str, texts: Sequence[Evidence]) -> bool:
     needle = squeezed(folded(piece))
     if needle.strip("."):
-        return any(_has(form, texts) for form in _singular(needle))
+        return any(_occurs(form, texts) for form in _singular(needle))
     return not piece.strip() or any(folded(piece).strip() in text.literal for text in texts)
 
 
 def _has_name(word: str, texts: Sequence[Evidence]) -> bool:
     forms = {word, f"{word}s", word.removesuffix("s"), word.removesuffix("es")}
-    if any(_has(f".{form}.", texts) for form in forms if form):
+    if any(_occurs(f".{form}.", texts) for form in forms if form):
         return True
     if word.isascii():
         return False
     # Many languages inflect names, so only the letters before the ending are compared.
     stem = word[: max(len(word) - _MOST_ENDING, _SHORTEST_STEM)]
-    return len(word) > _SHORTEST_STEM + 1 and any(f".{stem}" in text.words_apart for text in texts)
+    return len(word) > _SHORTEST_STEM + 1 and any(f".{stem}" in text.dotted_words for text in texts)
 
 
 def _has_url(text: str, texts: Sequence[Evidence]) -> bool:
-    return _has(squeezed(_SCHEME.sub("", folded(text))), texts)
+    return _occurs(squeezed(_SCHEME.sub("", folded(text))), texts)
 
 
 def _has_number(text: str, texts: Sequence[Evidence]) -> bool:
@@ -251,7 +252,8 @@ _FINDERS: Final[Mapping[Kind, Callable[[str, Sequence[Evidence]], bool]]] = {
 }
 
 
-# Maximum characters of a text. The middle of a longer text is left out, as in a transcript, which shows at most 100,000 tokens.
+# Maximum characters of a text. The observer sees at most 100,000 tokens of messages (about 400,000 characters), and longer texts
+# without their middle. So only the beginning and the end of a longer text are used here.
 _MOST: Final = 400_000
 _DEEPEST: Final = 40  # maximum nesting of JSON objects that is read
 _MOST_VALUES: Final = 20_000  # maximum number of JSON values that are read
@@ -272,7 +274,7 @@ def said_text(message: Message) -> str:
         if not isinstance(part, ToolResultPart)
         for text in texts_of(part, _values, _file)
     ]
-    return "\n".join([message.speaker or "", *map(_ends, texts)]).strip()
+    return "\n".join([message.speaker or "", *map(_without_middle, texts)]).strip()
 
 
 def returned_text(message: Message) -> str:
@@ -281,7 +283,7 @@ def returned_text(message: Message) -> str:
         return ""
     is_tool = message.role == "tool"
     parts = [part for part in message.parts if is_tool or isinstance(part, ToolResultPart)]
-    return "\n".join(_ends(text) for part in parts for text in texts_of(part, _values, _file))
+    return "\n".join(_without_middle(text) for part in parts for text in texts_of(part, _values, _file))
 
 
 def is_spoken_by_user(message: Message) -> bool:
@@ -297,7 +299,7 @@ def _has_words(part: Part) -> bool:
     return bool(part.text.strip()) if isinstance(part, TextPart) else isinstance(part, FilePart | UnknownPart)
 
 
-def _ends(text: str) -> str:
+def _without_middle(text: str) -> str:
     return text if len(text) <= _MOST else f"{text[: _MOST // 2]}\n{text[-_MOST // 2 :]}"
 
 
@@ -349,8 +351,9 @@ def ungrounded(
     """Return the identifiers, numbers, dates, quoted strings and names of a line that occur neither in `sources` nor in `log`.
 
     `sources` are the texts of the messages that the line cites, `log` is the part of the log that the observer was shown,
-    `said_at` are the times of the messages, and `about` is the day that the line is about. A date in "(meaning …)" needs no
-    source if it is at most a year away from one of the messages.
+    `said_at` are the times of the messages, and `about` is the day that the line is about. A date that
+    the observer computed, written as "(meaning 2026-03-14)" or passed as `about`, needs no source if it is at most a year away
+    from one of the messages.
     """
     texts = [Evidence(text) if isinstance(text, str) else text for text in (*sources, log)]
     cited = texts[:-1]

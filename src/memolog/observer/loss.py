@@ -186,7 +186,7 @@ def is_bare_list(text: str) -> bool:
 def _says(new: ResultLine, old: _Statement, *, is_merged: bool) -> bool:
     if not _denies_the_same(new, old) or not all(_has_side(new, side) for side in old.opposites):
         return False
-    if old.squeezed.strip(".") and old.squeezed in new.evidence.words_apart:
+    if old.squeezed.strip(".") and old.squeezed in new.evidence.dotted_words:
         return True
     if not is_merged and not old.content:
         return False

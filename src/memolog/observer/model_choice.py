@@ -1,6 +1,7 @@
 """Turn the `model` setting into a model, and call any provider that pydantic-ai supports, or any OpenAI-compatible endpoint.
 
-Only this module uses pydantic-ai. The import takes seconds, so it happens at the first call, in a worker thread.
+Except for the adapter for pydantic-ai, only this module uses that package. The import takes seconds, so it happens at the first
+call, in a worker thread.
 """
 
 import asyncio
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model as Client
     from pydantic_ai.models import StreamedResponse
 
-_STAND_IN: Final = "Until then the embedded observer is used."
+_STAND_IN: Final = "Until then the embedded observer is used, unless `strict` is set."
 _INSTALL: Final = 'Run: pip install "memolog[llm]". '
 _SHOWN: Final = 300  # maximum characters of a provider's message in an error
 _VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
@@ -90,7 +91,10 @@ class ModelAt:
 
     @property
     def is_openai(self) -> bool:
-        """Return whether the server belongs to OpenAI or Azure. They refuse a request with both names of the token limit."""
+        """Return whether the server belongs to OpenAI or Azure.
+
+        These servers refuse a request that has both `max_tokens` and `max_completion_tokens`.
+        """
         host = urllib.parse.urlsplit(self.base_url).hostname or ""
         return host.endswith(("openai.com", "azure.com"))
 
@@ -236,7 +240,7 @@ class PydanticModel(ManagedModel):
         read, write = counted.cache_read_tokens, counted.cache_write_tokens
         usage = Usage(
             model=self.name,
-            # pydantic-ai counts cached tokens as input tokens too, but the ledger stores them separately.
+            # pydantic-ai counts cached tokens as input tokens too, but Memolog stores them separately.
             input_tokens=max(0, counted.input_tokens - read - write),
             output_tokens=counted.output_tokens,
             cache_read_tokens=read,
@@ -277,7 +281,7 @@ class PydanticModel(ManagedModel):
                 then=f"Set {variables} in the environment of this process. {_STAND_IN}",
             )
         what = f"The model {self.name} cannot be used with its configuration."
-        return ConfigError(what, why=_text(error), then=_STAND_IN)
+        return ConfigError(what, why=_text(error), then=f"Correct the setting `model`. {_STAND_IN}")
 
     def _translated(self, error: Exception, client: "Client") -> MemologError | None:
         """Return Memolog's error for an error of pydantic-ai; None for any other error."""
@@ -407,7 +411,8 @@ def resolve_model(
     """Return the model for `spec`; None for the embedded observer.
 
     `spec` is `"provider:model"`, `"http://127.0.0.1:8000/v1#model"`, a ModelAt, any object with `complete`, or a function from
-    ModelRequest to text. The other arguments apply to the first three forms. `timeout` applies to functions too.
+    ModelRequest to text. The other arguments are for the first three forms. `timeout` is also for functions, and for objects
+    that have `complete` but are not a whole Model.
     """
     if spec is None or spec == EMBEDDED:
         return None

@@ -55,7 +55,8 @@ class Sections:
     observations: str | None = None
     """None if the reply has no section of observations."""
     hints: dict[str, str] = field(default_factory=dict[str, str])
-    """The texts of current task, suggested response, title, off-track and working memory, by tag."""
+    """The texts of current task, suggested response, title, working memory, and `off-track` (a warning that the work has left the
+    request of the user), by tag."""
     loose: str = ""
     """The text outside of all sections."""
     unclosed: str = ""
@@ -145,7 +146,7 @@ class _SectionReader:
         self.faults = faults
 
     def take(self, line: str) -> None:
-        """Add one row of the reply. The row may contain several tags with text between them."""
+        """Add one row of the reply. It may contain opening tags, text and a closing tag, several times."""
         at = 0
         while at < len(line) or not at:
             at = self._tags(line, at)
@@ -223,7 +224,7 @@ def _by_headings(text: str) -> dict[str, list[str]]:
         if hit and (hit[4] or (hit[1] and hit.end() == len(line))):
             current = _name(hit[2]) or ""
             texts.setdefault(current, [])
-            line = line[hit.end() :]  # noqa: PLW2901 - the text after a heading is the first row
+            line = line[hit.end() :]  # noqa: PLW2901 - the text after the heading is the first line of the section
         texts[current].append(line)
     return texts
 
@@ -231,7 +232,7 @@ def _by_headings(text: str) -> dict[str, list[str]]:
 # ---------------------------------------------------------------- threads
 
 THREAD_OPENING: Final = r"<thread\b[ \t]*+(?:[a-z]{1,10}[ \t]*+=)?[ \t]*+[\"']?([^\"'<>\s/]{1,60})[\"']?[ \t]*>"
-"""A pattern for the opening tag of a thread's section. Its group is the alias of the thread."""
+"""A pattern for the opening tag of a thread's section. Capture group 1 is the alias of the thread in the prompt, such as t1."""
 _THREAD: Final = re.compile(
     rf"[ \t]*(?:{THREAD_OPENING}"
     r"|#{1,6}[ \t]*(?:thread[ \t]+)?[\"'`<]?([^\"'`<>\s:]{1,60})[\"'`>]?[ \t]*+:?[ \t]*+$)",
@@ -396,7 +397,10 @@ def _verbatim(rows: list[str], faults: Faults) -> str | None:
 
 
 def _with_kinds(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the text of each row. The kind is "verbatim", "line", or "gap" for a rule or heading (without text)."""
+    """Yield the kind and the text of each row: "verbatim", "line", or "gap" with an empty text.
+
+    A gap is an empty row, a horizontal rule, or a heading that is not a date.
+    """
     fenced: list[str] | None = None
     seen = False
     for raw in text.split("\n"):
@@ -589,7 +593,7 @@ _MOST_GROUPS: Final = 50
 
 
 def _take_references(text: str, known: Known, faults: Faults) -> tuple[str, tuple[int, ...]]:
-    """Return the text without its citations, and the cited numbers that were shown, in order."""
+    """Return the text without its citations, and the cited numbers that were in the prompt, in ascending order."""
     found: set[int] = set()
     for _ in range(_MOST_GROUPS):
         end = text[-_LONGEST_REFERENCES:]
@@ -605,7 +609,7 @@ def _take_references(text: str, known: Known, faults: Faults) -> tuple[str, tupl
 def _take_leading_references(text: str, known: Known) -> tuple[str, tuple[int, ...]]:
     """Return the text without the numbers in brackets at its beginning, and the numbers.
 
-    If one of the numbers was not shown, the text is returned unchanged, without numbers.
+    If one of the numbers was not in the prompt, the result is the unchanged text and an empty tuple.
     """
     hit = _IN_FRONT.match(text[:_LONGEST_REFERENCES])
     numbers = _shown(hit[1], known) if hit else ()
@@ -618,7 +622,7 @@ def _is_reference(row: str, known: Known) -> bool:
 
 
 def _shown(group: str, known: Known) -> tuple[int, ...]:
-    """Return the numbers in a bracket if all of them were shown, else an empty tuple."""
+    """Return the numbers in a bracket if all of them were in the prompt, else an empty tuple."""
     faults = Faults()
     numbers = _numbers(group, known, faults)
     return () if faults else tuple(sorted(set(numbers)))

@@ -27,7 +27,7 @@ _MOST_CHARACTERS = 1_000_000
 _MOST_TERMS = 16_000
 # The frequency of a term is stored in three steps: once, two or three times, four or more times. For more, BM25 hardly rises.
 _OFTEN, _VERY_OFTEN = 2, 4
-_SENTENCE: Final = re.compile(r"(?<![.!?。!?…])[.!?。!?…]++(?=\s|$)")
+_SENTENCE: Final = re.compile(r"(?<![.!?。])[.!?。]++(?=\s|$)")
 _NAME: Final = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
 # The traits depend on this many characters.
 _LOOKED_AT = 4_000
@@ -95,10 +95,10 @@ def _with_marks(counts: dict[str, int]) -> tuple[str, ...]:
 def _traits(text: str, words: AbstractSet[str]) -> int:
     traits = 0
     stripped = text.rstrip()
-    if stripped.endswith(("?", "?")):
+    if stripped.endswith("?"):
         traits |= ASKS
     ends = _SENTENCE.findall(stripped)
-    asked = sum("?" in end or "?" in end for end in ends)
+    asked = sum("?" in end for end in ends)
     if 2 * asked < max(1, len(ends)):
         traits |= STATES
     if not NUMBERS.isdisjoint(words) or any(map(str.isdigit, words)):

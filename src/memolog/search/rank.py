@@ -38,17 +38,18 @@ from memolog.text.words import NUMBERS, STOP_WORDS, folded, normal, terms_of_wor
 
 _THREAD_K1 = 1.2
 _THREAD_B = 0.75
-"""The usual parameters of BM25, because a whole thread is a long text."""
+"""The usual parameters of BM25. The parameters for messages in bm25.py differ, because messages are short."""
 _SAYS_MUCH: Final = frozenset({ASSISTANT, TOOL})
 _NOTHING: Final[Mapping[str, float]] = {}
 _JUST_BELOW = 1e-6
 _OF_THE_FACT = 0.5
 """A message or a sentence may state a fact if it contains at least this share of the words of the query, weighted by rarity."""
 _SAME_FACT = 0.6
-"""Two messages or sentences may state one fact only if their common words of the query are at least this share, weighted by
-rarity, of all words of the query that one of them contains."""
+"""Two messages or sentences may state one fact only if the words of the query that both contain are at least this share,
+weighted by rarity, of the words of the query that at least one of the two contains."""
 _NEAR_EQUAL = 0.5
-"""Two messages may state one fact only if the score of the lower one is at least this share of the score of the higher one."""
+"""A message may state the same fact as the best message only if the score of its own words is at least this share of that
+score of the best message."""
 _FIRST_PAGE = 10
 _MOST_STATEMENTS = 8
 """Only statements among the first 10 hits are compared with others, each with at most 7 others."""
@@ -56,12 +57,12 @@ _FIGURES: Final = NUMBER | TIME
 # Only the first characters of a text are searched for a statement.
 _LOOKED_AT = 4_000
 _LONGEST_SENTENCE = 30
-"""The maximum words of a statement. Longer sentences state several things. With 40 LongMemEval loses 1.3 points (turns, any@1);
-25 gives the same."""
+"""The maximum words of a statement. Longer sentences state several things. With a maximum of 40, the data set LongMemEval loses
+1.3 points (any@1: a message with the answer comes first). With 25 the result is the same as with 30."""
 _FEW_WORDS = 4
 """The maximum words of a short statement besides those of the query. Without a limit LoCoMo loses half a point (any@1)."""
-# "Dr." and "St." do not end a sentence.
-_BORDER: Final = re.compile(r"(?<=[.!?。!?…])(?<!\b[A-Z]\.)(?<!\b[A-Z][a-z]\.)(?<!\b[A-Z][a-z]{2}\.)\s+|\n+")
+# "Dr." and "St." do not end a sentence. The text is a result of `normal`, so it has no full-width "！" and "？", and no "…".
+_BORDER: Final = re.compile(r"(?<=[.!?。])(?<!\b[A-Z]\.)(?<!\b[A-Z][a-z]\.)(?<!\b[A-Z][a-z]{2}\.)\s+|\n+")
 _DIGIT: Final = re.compile(r"\d")
 _NAME: Final = re.compile(r"[A-ZÀ-ÖØ-Þ_./\\:@#]")
 _NUMBERS: Final = NUMBERS | {folded(word) for words in NUMBER_WORDS.values() for word in words[2:]} | {"duas"}
@@ -92,8 +93,8 @@ class Weights:
     speaker: float = 0.4
     speaker_near: float = 0.5
     first_named: float = 0.2
-    """For messages of the first of several speakers that a question names, mostly the one who acts. With 0.1 to 0.3, LoCoMo
-    gains 0.2 to 0.5 points (any@5); the other sets have no named speakers."""
+    """For messages of the first of several speakers that a question names. This speaker is usually the subject of the question
+    ("What did Ana give Ben?"). With 0.1 to 0.3, LoCoMo gains 0.2 to 0.5 points (any@5). LongMemEval has no named speakers."""
     asked: float = 1.0
     """For messages of the role that the question is about: the assistant if it asks for words of the assistant, else the user."""
     date: float = 0.7
@@ -105,8 +106,9 @@ class Weights:
     time_near: float = 0.2
     name: float = 0.05
     name_near: float = 0.2
-    """Answers to when, where or who often do not repeat the topic, so words of the question in nearby messages count. Both sets
-    gain with 0.1 to 0.3 for times and 0.05 to 0.2 for names. For numbers, LongMemEval lost as much as LoCoMo gained."""
+    """For `time_near` and `name_near`: answers to when, where or who often do not repeat the topic, so words of the question in
+    nearby messages count. Both sets gain with 0.1 to 0.3 for times and 0.05 to 0.2 for names. There is no such weight for
+    numbers, because with it LongMemEval lost more than LoCoMo gained."""
     states: float = 0.025
     early: float = 0.5
     """For early messages of a thread, because more questions are about the first mention of something than about later ones."""
@@ -148,7 +150,7 @@ class Scored(NamedTuple):
     """Whether the document contains no word of the query and was found only because of its neighbours."""
 
     def changed(self, score: float, name: str) -> Scored:
-        """Return the document with another score. If the parts of the score are known, `name` is the part that changes it."""
+        """Return the document with another score. If its parts are known, the difference becomes a part with this name."""
         parts = {**self.parts, name: score - self.score} if self.parts else _NOTHING
         return self._replace(score=score, parts=parts)
 
@@ -240,7 +242,7 @@ class Ranked:
 
 def drafted(postings: Sequence[Posting], stats: Stats, query: Query, allowed: frozenset[int] | None = None) -> Draft:
     """Score every hit by its own words, with the preferences of this query."""
-    # The answer to a question may be a message beside the words of the question. Other queries look only for the words.
+    # The answer to a question may be next to a message with the words of the question. Other queries look only for the words.
     return draft(
         postings, stats, prefer=_preferred(query), bonus=WEIGHTS.asked, around=query.is_question, allowed=allowed
     )
@@ -276,7 +278,7 @@ def rank(
         if own or around:
             parts = scorer.parts(key, detail, own / scorer.own_max, around / scorer.near_max)
             one = Scored(sum(parts.values()), key, parts if explain else _NOTHING, not own)
-            (scored if own or key // PLACE in scorer.asked else beside).append(one)
+            (scored if own or key // PLACE in scorer.reply_bonus else beside).append(one)
     scored += _after_their_hits(beside, scored)
     scored.sort(key=itemgetter(0, 1), reverse=True)
     return Ranked(scored, found, scorer.threads, tuple(scorer.facts(scored)))
@@ -291,8 +293,8 @@ def _after_their_hits(beside: Iterable[Scored], hits: Iterable[Scored]) -> Itera
     by_place = {one.key // PLACE: one.score for one in hits if one.key > 0}
     for one in beside:
         place = one.key // PLACE
-        most = max((by_place.get(place + distance, 0.0) for distance, _ in BESIDE), default=0.0) - _JUST_BELOW
-        yield one if one.score <= most or most <= 0 else one.changed(most, "beside")
+        limit = max((by_place.get(place + distance, 0.0) for distance, _ in BESIDE), default=0.0) - _JUST_BELOW
+        yield one if one.score <= limit or limit <= 0 else one.changed(limit, "beside")
 
 
 class _Scorer:
@@ -315,8 +317,8 @@ class _Scorer:
         self.oldest = min(moments)
         self.recent_share = WEIGHTS.recent / ((max(moments) - self.oldest) or 1)
         self.first = _first_named(query, speakers)
-        # The bonus for each place after a question, because that message may be the answer.
-        self.asked = {
+        # The bonus of each message that follows a question of a user, because the message may be the answer. The keys are places.
+        self.reply_bonus = {
             key // PLACE + 1: sum(found.by_place[key // PLACE].values()) * WEIGHTS.reply / self.own_max
             for key, detail in details.items()
             if detail.traits & ASKS and key > 0 and key & 3 == USER and key // PLACE in found.by_place
@@ -335,7 +337,7 @@ class _Scorer:
         at, traits, speaker, _ = detail
         parts = {"own": own, "near": WEIGHTS.near * around, "recent": self.recent_share * (at - self.oldest)}
         if key > 0:
-            reply = self.asked.get(key // PLACE)
+            reply = self.reply_bonus.get(key // PLACE)
             if reply is not None:
                 parts["reply"] = reply
             if own:
@@ -422,7 +424,7 @@ class _Scorer:
         if own[other] < _NEAR_EQUAL * own[best]:
             return False
         newer, older = sorted((best, other), key=self._moment, reverse=True)
-        # If the question asks for a number or a time, a newer statement without one does not replace an older one with one.
+        # If the question asks for a number or a time, and only the older statement has it, the newer one does not replace it.
         if self.details[older].traits & ~self.details[newer].traits & self.asks_for & _FIGURES:
             return False
         here, there = get(best // PLACE, _NOTHING).keys(), get(other // PLACE, _NOTHING).keys()
@@ -430,7 +432,7 @@ class _Scorer:
 
 
 def _first_named(query: Query, speakers: frozenset[str]) -> frozenset[str]:
-    """Return the speakers whose names come first in a question. The result is empty if they are all of the `speakers`."""
+    """Return the speakers whose names come first in a question. The result is empty if it would contain all `speakers`."""
     # The order is reversed, so that the first place of each word overwrites the later places.
     places = {word: place for place, word in reversed(tuple(enumerate(query.said)))}
     named = {name: min(places.get(word, len(places)) for word in words_of(name)) for name in speakers}
@@ -487,17 +489,17 @@ class Statement:
 
 def statement_in(text: str, rarity: Mapping[str, float]) -> Statement | None:
     """Return the sentence with the highest weight of words of the query. None if no sentence contains enough of them."""
-    best, most = None, _OF_THE_FACT * sum(rarity.values())
+    best, needed = None, _OF_THE_FACT * sum(rarity.values())
     for sentence in _BORDER.split(normal(text[:_LOOKED_AT])):
-        if sentence.rstrip().endswith(("?", "?")):
+        if sentence.rstrip().endswith("?"):
             continue
         words = words_of(sentence)
         if len(words) > _LONGEST_SENTENCE:
             continue
         terms = frozenset(term for word in words for term in terms_of_word(word) if term in rarity)
         worth = sum(map(rarity.__getitem__, terms))
-        if terms and worth >= most:
-            best, most = _statement(words, terms), worth
+        if terms and worth >= needed:
+            best, needed = _statement(words, terms), worth
     return best
 
 

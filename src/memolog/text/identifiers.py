@@ -85,7 +85,10 @@ def with_escapes_undone(text: str) -> str:
 
 
 def content_words(text: str) -> tuple[str, ...]:
-    """Return the content words of a text, each once, in order. In scripts without spaces, return pairs of adjacent characters."""
+    """Return the content words of a text, each once, in order: the words that are long enough and not function words.
+
+    In scripts without spaces, return pairs of adjacent characters.
+    """
     words = squeezed(folded(text)).strip(".").split(".")
     found: dict[str, None] = {}
     for word, following in zip(words, [*words[1:], ""], strict=True):

@@ -44,7 +44,10 @@ _MOST_NAME: Final = 64
 
 
 def content_block(part: Part, key: str, kind: str) -> JsonValue:
-    """Return the block for a text, file or unknown part; None for other parts. `kind` is the type of text blocks in the API."""
+    """Return the block for a text, file or unknown part; None for other parts.
+
+    `kind` is the `type` of a text block: "text" in Chat Completions, "input_text" or "output_text" in Responses.
+    """
     match part:
         case TextPart():
             return {"type": kind, "text": part.text}
@@ -208,7 +211,7 @@ def _write(said: Said) -> list[Json]:
 
 
 def _plain(said: Said) -> Json:
-    """Return the message of the API, without the changes in its notes."""
+    """Return a message as JSON of the API. The difference from the original JSON, which its first part notes, is not applied."""
     if said.parts and isinstance(said.parts[0], ToolResultPart):
         return _result(said.parts[0])
     message: Json = {"role": said.role}

@@ -60,7 +60,9 @@ async def start(
     call: Call,
     template: Annotated[str, typer.Argument(help="Template: coding or personal.")] = "personal",
     thread: _Thread = None,
-    schema: Annotated[Path | None, typer.Option(help="File with a JSON schema. The document will be JSON.")] = None,
+    schema: Annotated[
+        Path | None, typer.Option(help="File with a JSON schema, for a JSON document without a template.")
+    ] = None,
 ) -> Answer:
     """Create a working memory from a template. Fails if a working memory exists already."""
     rules = None if schema is None else _json_object(str(schema), read_text(schema))
@@ -77,7 +79,7 @@ async def set_(
 ) -> Answer:
     """Replace the whole document."""
     memory = _of(call, thread)
-    return await _replace(memory, await memory.read(), _text(text, file), version)
+    return await _replace(memory, await memory.read(), _text(text) if file is None else read_text(file), version)
 
 
 async def _replace(memory: "WorkingMemory", present: "Document | None", text: str, version: int | None) -> Answer:
@@ -93,7 +95,7 @@ async def merge(
     version: _Version = None,
 ) -> Answer:
     """Change fields of a JSON working memory."""
-    fields = _json_object("The patch", _text(patch, None))
+    fields = _json_object("The patch", _text(patch))
     return _answer(await _of(call, thread).merge(fields, who=acting_user(), version=version))
 
 
@@ -118,7 +120,7 @@ async def edit(
     if text is None and not remove:
         raise InputError("There is no text for the section.", then="Pass the text, - for standard input, or --remove.")
     mode: Any = "remove" if remove else "append" if append else "replace"
-    new = None if remove else _text(cast("str", text), None)
+    new = None if remove else _text(cast("str", text))
     return _answer(await memory.edit_section(heading, new, who=acting_user(), mode=mode, version=version))
 
 
@@ -193,14 +195,12 @@ async def restore(
 # ---------------------------------------------------------------- where texts come from
 
 
-def _text(text: str, file: Path | None) -> str:
-    if file is not None:
-        return read_text(file)
+def _text(text: str) -> str:
     if text != "-":
         return text
     given = sys.stdin.read()
     if not given.strip():
-        raise InputError("There is no text.", why="Standard input is empty.", then="Pass the text, or --file.")
+        raise InputError("There is no text.", why="Standard input is empty.", then="Pass the text as an argument.")
     return given
 
 

@@ -2,7 +2,8 @@
 
 = 2026-03-02 09:05 scene    an exchange starts; the name of its scene is optional
 > …                         text of the user; it may continue on lines with four spaces
-@ tool argument             a tool call (`@!`: it failed); lines with `  + ` are written content, with four spaces its result
+@ tool argument             a tool call (`@!`: it failed); after it, lines that begin with `  + ` are the content that the call
+                            writes, and lines that begin with four spaces are the result of the call
 < …                         text of the assistant
 """
 
@@ -20,7 +21,8 @@ from memolog.core.exact_json import JsonObject
 
 THREADS: Final = ("api", "web", "ops")
 ZONE: Final = "Europe/Berlin"
-# Time between two messages. It is longer than the lease of a run, so that the lease has expired when the demo continues.
+# Time between two messages. It is longer than the lease of a run (30 s). The demo kills a process during a run, and at the next
+# message the lease of that run has expired.
 _BETWEEN: Final = timedelta(seconds=45)
 _ENTRY: Final = re.compile(r"^([><]|@!?) (.*)\n((?:(?![><@]).*\n)*)", re.MULTILINE)
 _ARGUMENTS: Final = {"run": "command", "search_code": "query"}

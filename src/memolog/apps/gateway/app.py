@@ -1,4 +1,7 @@
-"""The gateway as an ASGI application, and the server that runs it."""
+"""The gateway as an ASGI application, and the server that runs it.
+
+The command `memolog proxy` starts the gateway, so messages to users call it the proxy.
+"""
 
 import asyncio
 import json
@@ -46,7 +49,7 @@ _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _CONNECTIONS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=100)
 # Maximum number of times that a path may be percent-escaped. Each server between gateway and provider may decode it once.
 _MOST_ESCAPED: Final = 4
-# Maximum seconds that a request waits for the answer to a disconnected client of the same thread to be saved.
+# Maximum time in seconds that a request waits for the saving of earlier answers of the same thread.
 _MAX_SAVE_SECONDS: Final = 5.0
 
 
@@ -77,7 +80,7 @@ class Gateway:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Keep connections to providers open while the block runs. At the end, cancel open requests with memory."""
+        """Keep connections to providers open while the block runs. At the end, cancel the open requests that use memory."""
         # Ignore proxy settings of the environment, because only the gateway settings decide where requests are sent.
         async with httpx.AsyncClient(limits=_CONNECTIONS, trust_env=False) as self._client:
             try:
@@ -139,7 +142,7 @@ class Gateway:
         raw = await self._body(request)
         body = check_body(api, _json(raw))
         if body is None:
-            # The provider answers with its own error.
+            # The body is malformed. It is passed on, so that the client gets the error of the provider.
             return await self._pass(request.method, url, headers, raw)
         await self._saved(scope)
         sent = passed_on(headers, is_read=True)
@@ -196,7 +199,10 @@ class Gateway:
         return Streamed(answer.aiter_raw(), answer.status_code, back, answer.aclose)
 
     async def _saved(self, scope: Scope) -> None:
-        """Wait until the exchanges of disconnected clients of this thread are saved, because a client may retry at once."""
+        """Wait until earlier exchanges of this thread are saved, if their clients have received the answer or are disconnected.
+
+        So the next request finds their messages. It waits for at most `_MAX_SAVE_SECONDS`.
+        """
         key = (scope.resource, scope.thread)
         left = [one for one in self._exchanges if one.is_left and (one.scope.resource, one.scope.thread) == key]
         if left:
@@ -241,7 +247,8 @@ def _json(raw: bytes) -> object:
         return None
 
 
-# Seconds until the server closes an idle connection. Clients close idle connections earlier, so no reused one is closed.
+# Seconds until the server closes an idle connection. Most clients close idle connections earlier. Otherwise the server could
+# close a connection just when the client sends the next request.
 _IDLE: Final = 300
 
 
@@ -269,7 +276,8 @@ async def serve(
 ) -> AsyncGenerator[Listening]:
     """Run the gateway while the block runs, and yield its address. Port 0 means any free port.
 
-    At the end, open requests have `grace` seconds. Then they are cancelled, and the received part of each answer is saved.
+    At the end, open requests have `grace` seconds to finish. Then they are cancelled, and the received part of each answer is
+    saved.
     """
     settings = settings or GatewaySettings()
     if not is_loopback(host) and not settings.access:

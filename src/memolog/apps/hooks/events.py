@@ -5,7 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, cast
 
-# Text in these tags is not stored. A transcript also contains the `<memory-pack>` that Memolog sent to the host.
+# Text in these tags is not stored. Users write `<private>`. A `<memory-pack>` is memory that Memolog has sent to the host,
+# which is the coding agent, so this memory is stored already.
 _TAG: Final = re.compile(r"<\s*+(/?)\s*+(?:private|memory-pack)(?=[\s/>]|$)[^<>]*+>?", re.IGNORECASE)
 
 
@@ -154,7 +155,7 @@ def _tool(data: Data) -> dict[str, Any]:
 
 
 def _server(data: Data) -> str:
-    """Return the MCP server of a tool. Return an empty text if the host does not report it separately."""
+    """Return the MCP server of a tool. Return an empty text if the host reports it only as part of the name of the tool."""
     context = data.get("mcp_context")
     return _text(cast("Data", context), "server_name") if isinstance(context, dict) else ""
 

@@ -523,7 +523,7 @@ def _is_over(task: str, since: Sequence[Utterance], *, is_old: bool) -> bool:
     asked = next((unit.text for unit in reversed(pieces_of(task, whole=True)) if is_ask(unit.text)), None)
     is_answered = is_old
     for utterance in since:
-        if not utterance.is_user and not utterance.acts:
+        if not utterance.is_user and not utterance.has_call:
             is_answered = True
             if asked is not None and not REQUEST.match(asked):
                 return True

@@ -89,10 +89,10 @@ class _Entry:
     topics: list[str] = field(default_factory=list[str])
     units: list[_Unit] = field(default_factory=list[_Unit])
     files: tuple[str, ...] = ()
-    names: list[str] = field(default_factory=list[str])
-    """The old lines that this line replaces, such as `o3`."""
+    merges: list[str] = field(default_factory=list[str])
+    """The names (such as `o3`) of the input lines whose content is in this line, with the name of this line itself."""
     before: list[str] = field(default_factory=list[str])
-    """The older statements that this line replaces."""
+    """The texts of the older statements that this line replaces. They are shown as "(before: …)"."""
     about: str = ""
     """The question to which the statement refers."""
 
@@ -133,7 +133,7 @@ def reflect(given: ReflectInput, counter: TokenCounter) -> ParsedReflection:
 
 
 def _condensed(
-    given: ReflectInput, entries: Sequence[_Entry], room: float, counter: TokenCounter, limit: int
+    given: ReflectInput, entries: Sequence[_Entry], characters: float, counter: TokenCounter, limit: int
 ) -> ParsedReflection:
     """Return a reflection of about `limit` tokens. Lines that must stay can make it larger."""
     units = [(entry, place) for entry in entries if not entry.stays for place in range(len(entry.units))]
@@ -143,15 +143,15 @@ def _condensed(
         candidate = entry.units[place].candidate
         needs = None if candidate.needs is None else starts[entry.index] + candidate.needs
         candidates.append(candidate._replace(needs=needs))
-    kept = [entry for entry in entries if entry.stays]
-    spent = sum(len(entry.lead) + len(_words(entry)) + _LINE for entry in kept)
-    known = {word for entry in kept for word in weights_of(_words(entry))}
-    each = room / max(given.target_tokens, 1)
+    staying = [entry for entry in entries if entry.stays]
+    spent = sum(len(entry.lead) + len(_words(entry)) + _LINE for entry in staying)
+    known = {word for entry in staying for word in weights_of(_words(entry))}
+    per_token = characters / max(given.target_tokens, 1)
     reflection = ParsedReflection()
-    room = max(room, limit * each)
+    characters = max(characters, limit * per_token)
     for _ in range(_TRIES):
-        chosen, _ = choose(candidates, room - spent, set(known))
-        places: dict[int, set[int]] = {entry.index: set(range(len(entry.units))) for entry in kept}
+        chosen, _ = choose(candidates, characters - spent, set(known))
+        places: dict[int, set[int]] = {entry.index: set(range(len(entry.units))) for entry in staying}
         for index in chosen:
             entry, place = units[index]
             places.setdefault(entry.index, set()).add(place)
@@ -159,7 +159,7 @@ def _condensed(
         over = reflection.tokens(counter) - limit
         if over <= 0 or not chosen:
             break
-        room -= max(over * each, room / 20)
+        characters -= max(over * per_token, characters / 20)
     return reflection
 
 
@@ -172,14 +172,14 @@ def _entry(index: int, observation: Observation) -> _Entry:
     listing = read_listing(text) if observation.priority not in KEPT else None
     if listing:
         who, listings = listing
-        entry = _Entry(index, observation, who, [], [one.topic for one in listings], names=[name])
+        entry = _Entry(index, observation, who, [], [one.topic for one in listings], merges=[name])
         for place, one in enumerate(listings):
             entry.units += _items(place, one, len(entry.units))
         return entry
     lead = _LEAD.match(text)
     body = text[lead.end() :] if lead else text
     texts = sentences(body) or [body]
-    entry = _Entry(index, observation, lead[0] if lead else "", texts, files=observation.files, names=[name])
+    entry = _Entry(index, observation, lead[0] if lead else "", texts, files=observation.files, merges=[name])
     entry.units = [
         _Unit(sentence, Candidate(weights_of(sentence), len(sentence) + _LINE / len(entry.sentences)))
         for sentence in entry.sentences
@@ -209,7 +209,10 @@ def _items(place: int, listing: Listing, first: int) -> list[_Unit]:
 
 
 def _unique(entries: Sequence[_Entry]) -> list[_Entry]:
-    """Return the lines without lists of names and without repetitions. Of several equal lines, the newest is kept."""
+    """Return the lines without those that only list omitted names (TRACES), and only the newest of several equal lines.
+
+    Lines about changed files are joined.
+    """
     newest: dict[tuple[str, bool], _Entry] = {}
     for entry in entries:
         newest[entry.observation.text.casefold(), entry.is_kept] = entry
@@ -217,7 +220,7 @@ def _unique(entries: Sequence[_Entry]) -> list[_Entry]:
     for entry in entries:
         last = newest[entry.observation.text.casefold(), entry.is_kept]
         if last is not entry:
-            last.names += entry.names
+            last.merges += entry.merges
         elif not entry.observation.text.startswith(TRACES):
             stay.append(entry)
     stay = _joined_changes(stay or [entries[-1]])
@@ -246,7 +249,7 @@ def _joined_changes(entries: Sequence[_Entry]) -> list[_Entry]:
         else:
             newer.files, newer.sentences = tuple(files), [text]
             newer.units = [_Unit(text, Candidate(weights_of(text), len(text) + _LINE))]
-            newer.names += entry.names
+            newer.merges += entry.merges
     return stay[::-1]
 
 
@@ -289,26 +292,26 @@ def _words(entry: _Entry) -> str:
 
 def _supersede(entries: Sequence[_Entry]) -> None:
     """Move statements into the newer statements that replace them, and delete small talk."""
-    kept = [entry for entry in entries if entry.observation.priority == "high" and not entry.observation.verbatim]
+    statements = [entry for entry in entries if entry.observation.priority == "high" and not entry.observation.verbatim]
     places: dict[str, list[int]] = {}
-    for place, entry in enumerate(kept):
+    for place, entry in enumerate(statements):
         if len(entry.sentences) > 1:
             entry.sentences[:] = [one for one in entry.sentences if not is_filler(one)] or entry.sentences
         for word in {word for sentence in entry.sentences for word in _telling(sentence)}:
             places.setdefault(word, []).append(place)
-    for place, entry in enumerate(kept):
+    for place, entry in enumerate(statements):
         gone = " ".join(filter(None, map(replaced_in, entry.sentences)))
         if not gone:
             continue
         names = {word.lower() for word in words_of(gone) if is_name(word)}
         words = {word for word in names & _telling(gone) or _telling(gone) if len(places.get(word, ())) <= _RARE}
         for older in sorted({older for word in words for older in places.get(word, ()) if older < place}):
-            if kept[older].sentences:
-                _replace(kept[older], entry, words)
+            if statements[older].sentences:
+                _replace(statements[older], entry, words)
 
 
 def _refer(entries: Sequence[_Entry]) -> None:
-    """Append the question before a statement to the statement if it has a pronoun, because the question may be deleted."""
+    """If a statement begins with a pronoun, append the question before it to the statement. The question may be deleted later."""
     asked: _Entry | None = None
     for entry in entries:
         if _ASKED.match(entry.observation.text):
@@ -318,7 +321,7 @@ def _refer(entries: Sequence[_Entry]) -> None:
                 words = " ".join(asked.sentences)
                 if len(words) <= _REPLACED and entry.index - asked.index <= _CLOSE:
                     entry.about = f"{_ABOUT}{words})"
-                    entry.names += asked.names
+                    entry.merges += asked.merges
             asked = None
 
 
@@ -329,7 +332,7 @@ def _replace(older: _Entry, newer: _Entry, words: set[str]) -> None:
     gone = _MEANING.sub("", " ".join(older.sentences)).rstrip(". ")
     if len(gone) <= _REPLACED:
         newer.before += [gone, *older.before]
-        newer.names += older.names
+        newer.merges += older.merges
         older.sentences.clear()
         older.before.clear()
 
@@ -353,7 +356,7 @@ def _reflection(given: ReflectInput, entries: Sequence[_Entry], chosen: Mapping[
         observation = entry.observation
         for text in _texts(entry, chosen.get(entry.index, set())):
             # A line that replaces several lines has no parent.
-            is_below = observation.parent is not None and len(entry.names) == 1
+            is_below = observation.parent is not None and len(entry.merges) == 1
             parent = places.get((observation.group, observation.parent or 0)) if is_below else None
             draft = _draft(given, entry, short_line(text, _LONGEST), parent)
             if lines and _continues(lines[-1], draft, entry):
@@ -412,7 +415,7 @@ def _draft(given: ReflectInput, entry: _Entry, text: str, parent: int | None) ->
     return ReflectedDraft(
         priority=observation.priority,
         text=text,
-        merges=tuple(sorted(dict.fromkeys(entry.names), key=lambda name: int(name[1:]))),
+        merges=tuple(sorted(dict.fromkeys(entry.merges), key=lambda name: int(name[1:]))),
         on=said.date() if said else None,
         at=said.time() if said else None,
         about=observation.about,

@@ -1,7 +1,8 @@
-"""Select the sentences and list items of the messages of a span that are kept, within a size limit.
+"""Choose which sentences and list items of a span of messages are kept, within a size limit.
 
-Statements of users are kept word by word. Of the answers of the assistant, heads of list items, names and numbers are preferred.
-Sentences that the log has already are not kept.
+Statements of users are kept word by word. Of the assistant's answers, the first parts ("heads") of list items and the sentences
+with names and numbers are preferred. Sentences that the log has already are not kept, unless a later statement may have changed
+the matter.
 """
 
 import re
@@ -34,7 +35,7 @@ class Utterance:
     number: int
     is_user: bool
     text: str
-    acts: bool = False
+    has_call: bool = False
     """Whether the message also has a tool call, so that its text only announces the call."""
 
 
@@ -61,32 +62,35 @@ class _Offer(NamedTuple):
     is_ask: bool = False
 
 
-# A long conversation has this many characters for each character that is kept. The second number is for list heads and questions.
+# Of a long conversation, one in 6.6 characters is kept, or one in 4.87 if list heads and questions with a name need more.
 _RATIO: Final = 6.6
 _HEADS_RATIO: Final = 4.87
-# Of a shorter conversation, up to `_FLOOR` characters are kept, but at most half of the conversation.
+# If that is less than `_FLOOR` characters, up to `_FLOOR` characters are kept, but not more than half of the conversation plus
+# the `room` of `kept_of`. `_TINY`, `_TINY_TALK` and `_MOST_DONE` can raise the limit.
 _FLOOR: Final = 1_750
 _HALF: Final = 0.5
 # Numbers of characters.
-_TINY: Final = 400  # this many are kept of every conversation
-_SMALL: Final = 1_200  # this many of the statements of users are always kept
-_TINY_TALK: Final = 1_000  # in a conversation of at most this many, the share `_TOLD` of the answers is always kept
+_TINY: Final = 400  # the limit is at least this, unless the conversation is tiny
+_SMALL: Final = 1_200  # statements of users are left out only if together they are longer than this
+_TINY_TALK: Final = 1_000  # up to this length of the conversation, there is room for the share `_TOLD` of the answers
 _TOLD: Final = 0.25
-_SHORT_MESSAGE: Final = 300  # all statements of a message of at most this many are kept
-_USER_WHOLE: Final = 1_200  # a longer message is a pasted text, of whose rest the share `_USER_REST` is kept
+_SHORT_MESSAGE: Final = 300  # all statements of a message of at most this length are kept
+# A longer message of a user counts as pasted text. Statements of this length in total are kept of it, plus the share `_USER_REST`
+# of its further characters.
+_USER_WHOLE: Final = 1_200
 _USER_REST: Final = 0.12
-_SHORT_ANSWER: Final = 160  # an answer of at most this many is short already, so its sentences are preferred
+_SHORT_ANSWER: Final = 160  # an answer of at most this length is short already, so its sentences are preferred
 _REPEATED: Final = 24  # a shorter text is kept even if the log has it
 _LONGEST: Final = 480  # the maximum of a sentence
 _LONGEST_WORD: Final = 200
-# Approximate numbers of characters: of a group of observations without its lines, of a line without its words, and of a list
-# without its topic and items.
+# Approximate overhead in characters of each group of observations, of each line, and of each list, in addition to their text.
 _FRAME: Final = 60
 _LINE: Final = 24
 _TOPIC: Final = 12
-_GROUPS: Final = 10_000  # the maximum number of lists in a message
+_MOST_LISTS: Final = 10_000  # the maximum number of lists in a message
 _TRACE: Final = re.compile(r"\s*(?:Traceback \(|File \"|at \S+ ?\(|at \S+:\d|\^+\s*\Z|[~^]{3,})")
 _ERROR: Final = re.compile(r"[\w.]{0,80}(?:Error|Exception): ")
+_HEAD_BONUS: Final = 3.0  # added to the value of the head of a list item
 # Factors by which the value of a piece is multiplied.
 _FACTORS: Final[dict[Kind, float]] = {
     "sentence": 1.0,
@@ -96,13 +100,12 @@ _FACTORS: Final[dict[Kind, float]] = {
     "code": 1.0,
     "source": 0.05,
 }
-_HEAD_BONUS: Final = 3.0
-_SHORT_FACTOR: Final = 3.0
-_OPENING_FACTOR: Final = 0.2
-_ASK_FACTOR: Final = 2.5
-_PASTED_FACTOR: Final = 0.6
-_MODE_FACTOR: Final = 3.0
-_DONE_FACTOR: Final = 3.0
+_SHORT_FACTOR: Final = 3.0  # for the pieces of a short answer
+_OPENING_FACTOR: Final = 0.2  # for questions and opening phrases of an assistant, if they have a name
+_ASK_FACTOR: Final = 2.5  # for questions and requests of users
+_PASTED_FACTOR: Final = 0.6  # for statements in a pasted text
+_MODE_FACTOR: Final = 3.0  # for pieces with a word of the mode (`_SOUGHT`)
+_DONE_FACTOR: Final = 3.0  # for reports of finished work
 _LATER_ITEM: Final = 0.15  # for the items of a list after the first `_FIRST_ITEMS`
 _FIRST_ITEMS: Final = 10
 # Reports of finished work are kept beside the statements of users, up to this share of the conversation.
@@ -134,7 +137,8 @@ _MODES: Final = {mode: re.compile(rf"\b(?:{words})", re.IGNORECASE) for mode, wo
 def kept_of(utterances: Sequence[Utterance], previous: str, mode: Mode, room: float) -> dict[int, Kept]:
     """Return the sentences and pieces that are kept of each message. `previous` is the log, whose sentences are not kept again.
 
-    `room` is the number of characters that the lines about tools leave for the messages. It may be negative.
+    `room` is added to the limit. It is half the characters of tool calls and results, minus the characters of the lines about
+    them, and negative if these lines are longer.
     """
     total = sum(len(utterance.text) for utterance in utterances)
     kept = {utterance.number: Kept() for utterance in utterances}
@@ -209,25 +213,25 @@ def _keep_statements(
     said = [one for utterance in utterances if utterance.is_user for one in _statements(utterance, read)]
     lines = Counter(one.number for one in said)
     size = _FRAME + sum(len(one.text) + 1 for one in said) + _LINE * len(lines)
-    # Above the limit, the least important and longest statements are deleted first. Those of short messages are never deleted.
+    # Above the limit, the least important and longest statements are left out first. Those of short messages are always kept.
     long = {utterance.number for utterance in utterances if len(utterance.text) > _SHORT_MESSAGE}
-    deleted: set[_Sentence] = set()
+    omitted: set[_Sentence] = set()
     for one in sorted((one for one in said if one.number in long), key=lambda one: (one.weight(), -len(one.text))):
         if size <= max(limit, _SMALL):
             break
-        deleted.add(one)
+        omitted.add(one)
         lines[one.number] -= 1
         size -= len(one.text) + 1 + (0 if lines[one.number] else _LINE)
     known: set[str] = set()
     for one in said:
-        if one not in deleted:
+        if one not in omitted:
             kept[one.number].said[one.order] = one.text
             known.update(weights_of(one.text))
     return size, known
 
 
 def _statements(utterance: Utterance, read: Mapping[int, Sequence[_Sentence]]) -> list[_Sentence]:
-    """Return the statements of one message: all of a short message, or the most important ones of a pasted text."""
+    """Return all statements of a message if they fit into its limit, otherwise the most important ones."""
     found = [one for one in read[utterance.number] if one.act == "statement"]
     room = _USER_WHOLE + max(0, len(utterance.text) - _USER_WHOLE) * _USER_REST
     if sum(len(one.text) + 1 for one in found) <= room:
@@ -273,7 +277,10 @@ def _is_fresh(text: str, previous: str) -> bool:
 
 
 def _is_settled(text: str, previous: str) -> bool:
-    """Return whether the log has this text, and no statement of a user after it."""
+    """Return whether the log has this text, and no statement of a user (🔴) follows it in the log.
+
+    A statement that follows may have changed the matter, so then the repeated text is kept again.
+    """
     return not _is_fresh(text, previous) and "🔴" not in previous[previous.rfind(escape(text)) :]
 
 
@@ -299,7 +306,7 @@ def _offers(utterance: Utterance, previous: str, first: int, wanted: re.Pattern[
     places: dict[int, int] = {}
     counts: dict[int, int] = {}
     offers: list[_Offer] = []
-    is_short = len(utterance.text) <= _SHORT_ANSWER and not utterance.acts
+    is_short = len(utterance.text) <= _SHORT_ANSWER and not utterance.has_call
     for order, piece in enumerate(pieces_of(utterance.text)):
         if not _is_fresh(piece.text, previous) or (piece.needs is not None and piece.needs not in places):
             continue
@@ -324,7 +331,7 @@ def _offers(utterance: Utterance, previous: str, first: int, wanted: re.Pattern[
             factor,
             _HEAD_BONUS if piece.kind == "head" else 0.0,
             None if piece.needs is None else first + places[piece.needs],
-            group=utterance.number * _GROUPS + min(piece.list, _GROUPS - 2) + 1,
+            group=utterance.number * _MOST_LISTS + min(piece.list, _MOST_LISTS - 2) + 1,
             opening=_LINE if piece.list < 0 else len(piece.topic) + _TOPIC,
         )
         places[order] = len(offers)
@@ -340,7 +347,7 @@ _NEXT_ROOT: Final = re.compile(r"\n(?! )")
 def _add_questions(kept: dict[int, Kept], utterances: Sequence[Utterance], previous: str) -> None:
     """Add the questions that the log has already, because their new answers are hard to understand without them.
 
-    If the log has the same answer to a question, the answer is deleted and the question is not added.
+    If the log already has all words of the new answer to a question, the new answer is not kept and the question is not added.
     """
     for place, utterance in enumerate(utterances):
         if not utterance.is_user:
