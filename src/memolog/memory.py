@@ -525,15 +525,19 @@ class Thread(_Handle):
         components = await self._connection.open_to_write()
         await components.store.withdrawals.withdraw(self.resource, self.id, turn)
 
-    async def rewind(self, *, to: int | str, ended_only: bool = False) -> Branch | None:
+    async def rewind(self, *, to: int | str, only_turns: str | None = None) -> Branch | None:
         """Withdraw every message after `to`, the number or the id of the last message that stays. 0 withdraws all messages.
 
         Use it when a user edits an earlier question or wants another answer. Observations of withdrawn messages are removed from
         the log. The messages are stored as a branch: `branches` lists it, and `restore_branch` restores it. Returns None if no
-        message follows `to`. With `ended_only` nothing is withdrawn while a turn after `to` waits for its answer.
+        message follows `to`. With `only_turns` nothing is withdrawn if a message after `to` was saved by a turn whose id begins
+        differently, or by a turn that has not ended.
         """
         components, again = await self._open_rewound()
-        rewound = await components.store.branches.rewind(self.resource, self.id, to, again=again, ended_only=ended_only)
+        open_turns = frozenset(self._connection.open_turns)
+        rewound = await components.store.branches.rewind(
+            self.resource, self.id, to, again=again, only_turns=only_turns, open_turns=open_turns
+        )
         return self._rewound(rewound)
 
     async def branches(self) -> tuple[Branch, ...]:

@@ -492,12 +492,13 @@ class SyncThread:
         """
     def withdraw(self, turn: str) -> None:
         """Withdraw all messages of an ended turn. `turn` is the id of the turn. Raises ThreadNotFound."""
-    def rewind(self, *, to: int | str, ended_only: bool = False) -> Branch | None:
+    def rewind(self, *, to: int | str, only_turns: str | None = None) -> Branch | None:
         """Withdraw every message after `to`, the number or the id of the last message that stays. 0 withdraws all messages.
 
         Use it when a user edits an earlier question or wants another answer. Observations of withdrawn messages are removed from
         the log. The messages are stored as a branch: `branches` lists it, and `restore_branch` restores it. Returns None if no
-        message follows `to`. With `ended_only` nothing is withdrawn while a turn after `to` waits for its answer.
+        message follows `to`. With `only_turns` nothing is withdrawn if a message after `to` was saved by a turn whose id begins
+        differently, or by a turn that has not ended.
         """
     def branches(self) -> tuple[Branch, ...]:
         """Return the branches of this thread, oldest first. A branch has the messages that a rewind withdrew."""

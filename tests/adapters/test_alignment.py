@@ -6,7 +6,7 @@ import pytest
 
 from kit.rows import row
 from memolog import AssistantMessage, NewMessage, ReasoningPart, TextPart, ToolCallPart, ToolMessage, UserMessage
-from memolog.adapters.alignment import after_last_answer, align
+from memolog.adapters.alignment import Aligned, after_last_answer, align
 from memolog.core.message import Message
 
 Short = str
@@ -137,6 +137,15 @@ def test_repeated_rows() -> None:
         (("u:five",), 0),
     ):
         assert align([made(short) for short in given], stored).repeated == count
+
+
+def test_a_question_after_examples_may_be_asked_again() -> None:
+    """It is new, although a stored question is the same."""
+    examples = ("u:2+2", "a:4", "u:3+3", "a:6")
+    stored = rows(*examples, "u:5+5", "a:10", "u:6+6", "a:12")
+    stored = [replace(row, turn=turn) for row, turn in zip(stored, "11111122", strict=True)]
+    given = tuple(map(made, (*examples, "u:5+5")))
+    assert align(given, stored, rewinds=True) == Aligned(new=given[-1:])
 
 
 def test_examples_are_no_history() -> None:

@@ -193,6 +193,17 @@ async def test_another_answer(memory: Memory, kept: int) -> None:
     assert len(await memory.thread("t1", resource="alice").branches()) == 3
 
 
+async def test_examples_in_every_history(memory: Memory) -> None:
+    """Messages that the caller created are the same in each run: nobody went back."""
+    agent = agent_with(memory, Script())
+    examples = [ModelRequest([UserPromptPart("2+2")]), ModelResponse([TextPart("4")])]
+    for text in ("one", "two", "three"):
+        await agent.run(text, message_history=examples, conversation_id="t1")
+    assert [line for line in await said(memory) if line.startswith("user")][-3:] == [
+        *("user: one", "user: two", "user: three"),
+    ]
+
+
 async def test_a_history_of_another_branch(memory: Memory) -> None:
     """A question after an older history takes the place of what came after it, but nobody else's messages are withdrawn."""
     agent = agent_with(memory, Script())

@@ -138,3 +138,21 @@ async def test_another_answer_to_tool_results(api: str, tmp_path: Path) -> None:
             "result c1",
             "assistant: Answer 4.",
         ]
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_messages_of_others_are_not_withdrawn(api: str, tmp_path: Path) -> None:
+    """Another program says something in the thread; a client that does not know it goes on, edits, and asks again."""
+    async with opened(tmp_path / "memolog.db", Model()) as world:
+        talk = world.talk(api, is_whole=True)
+        await talk.say("One.")
+        async with world.memory.thread("t1", resource="alice").turn() as turn:
+            await turn.prepare("Said by phone.")
+            await turn.record("Noted by phone.")
+        await talk.say("Two.")
+        again(talk, "Two.")
+        await talk.say("Two, edited.")
+        again(talk, "One.")
+        await talk.say("One.")
+        assert (await lines(world))[2:4] == ["user: Said by phone.", "assistant: Noted by phone."]
+        assert (await lines(world))[-2] == "user: One."

@@ -53,6 +53,30 @@ async def test_a_rewind_withdraws_what_comes_after(memory: Memory) -> None:
     assert (await thread.messages()).items[-1].seq == 8
 
 
+@pytest.mark.parametrize("stops", ["another's message", "an open turn", "an unanswered question", ""])
+async def test_only_own_ended_turns_are_withdrawn(memory: Memory, stops: str) -> None:
+    """A rewind for one client stops at messages of others, and at turns that have not ended, also inside a tool call."""
+    thread = memory.thread("t1", resource="alice")
+    for number in range(120):
+        turn = thread.turn()
+        turn.id_prefix = "mine-"
+        async with turn:
+            await turn.prepare(f"question {number}")
+            await turn.record("yes")
+    async with thread.turn() as last:
+        last.id_prefix = "mine-"
+        if stops:
+            await last.prepare("and this?")
+        if stops != "an unanswered question" and stops:
+            await last.record("yes")
+        if stops == "an open turn":
+            assert await thread.rewind(to=2, only_turns=last.id) is None
+        if stops == "an unanswered question":
+            assert await thread.rewind(to=2, only_turns="") is None
+    branch = await thread.rewind(to=2, only_turns="mine-")
+    assert (branch is None) == bool(stops)
+
+
 async def test_a_rewind_to_the_end_changes_nothing(memory: Memory) -> None:
     """There is nothing to withdraw, so there is no branch."""
     thread = await talk(memory)

@@ -80,6 +80,9 @@ def align(
         if not _is_certain(here, there, i, j):
             return _by_answers(given, stored)
         return Aligned(new=tuple(new), kept=kept) if rewinds else Aligned(new=tuple(new) or after_last_answer(given))
+    if kept < len(stored) and is_behind:
+        # The shared messages are examples that the client sends with every request, so an equal question is asked again.
+        return Aligned(new=tuple(new) or after_last_answer(given))
     if j < len(there) - 1:
         return Aligned(new=tuple(new))
     return Aligned(new=tuple(new), repeated=0 if new else len(after_last_answer(stored)))

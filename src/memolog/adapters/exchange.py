@@ -15,9 +15,9 @@ from urllib.parse import quote, unquote
 
 from memolog import Context
 from memolog.adapters import at_once, returned
-from memolog.adapters.alignment import S, has_answer
+from memolog.adapters.alignment import S, has_answer, marks
 from memolog.adapters.guards import GuardedTurn, SyncGuardedTurn, check_memory
-from memolog.adapters.new_messages import find_new
+from memolog.adapters.new_messages import find_new, prefix_of
 from memolog.adapters.provider_limits import encodable, is_refusal, take_back, tells_refusal, weight
 from memolog.core.message import NewMessage, TextPart
 from memolog.core.run import Usage
@@ -125,6 +125,8 @@ class Bound:
     turn: OpenTurn | None = None
     sends_all: bool = False
     """Whether the client always sends the whole conversation, as chat programs do."""
+    own_turns: str | None = None
+    """The prefix of the ids of the client's turns, if `turn` has one. Only messages of these turns may be withdrawn."""
 
     def __post_init__(self) -> None:
         self._check(self.thread, self.resource)
@@ -186,6 +188,11 @@ def _header_text(value: object) -> str | None:
     return unquote(value) if isinstance(value, str) and value else None
 
 
+def turns_of(given: Sequence[NewMessage]) -> str:
+    """Return the prefix of turn ids for a list of messages. All lists of one conversation begin with the same question."""
+    return prefix_of(repr(next((marks(one) for one in given if one.role == "user"), "")))
+
+
 class Exchange:
     """One request and its answer."""
 
@@ -216,11 +223,13 @@ class Exchange:
     async def begin(self) -> Json:
         """Save the new messages and return the request to send."""
         given = self._given()
+        own = self._bound.own_turns
         if self._own_turn is not None:
+            own = self._own_turn.id_prefix = turns_of(given)
             await self._own_turn.__aenter__()
         try:
             new, again = await find_new(
-                self._bound.memory, self._resource, self._thread, given, rewinds=True, is_whole=self._bound.sends_all
+                self._bound.memory, self._resource, self._thread, given, own_turns=own, is_whole=self._bound.sends_all
             )
             self.repeated = tuple(row.seq for row in again)
             if self._api.goes_on and has_answer(new[-1:]) and not has_answer(new[:-1]):

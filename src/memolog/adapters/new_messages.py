@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import Final
 
 from memolog.adapters.alignment import Said, after_last_answer, align, has_answer, marks
@@ -29,23 +30,23 @@ async def find_new(
     thread: str,
     given: Sequence[NewMessage],
     *,
-    rewinds: bool = False,
+    own_turns: str | None = None,
     is_whole: bool = False,
 ) -> tuple[tuple[NewMessage, ...], tuple[Message, ...]]:
     """Return the new messages of a list, and the unanswered stored messages that the list repeats.
 
-    With `rewinds` the thread is rewound if the client went back to an earlier message, unless a later turn is still running.
-    `is_whole` means that the client always sends its whole conversation. If the database cannot be read, all messages after the
-    last answer count as new.
+    If the client went back to an earlier message, and all messages after it are of ended turns whose ids begin with `own_turns`,
+    the thread is rewound. `is_whole` means that the client always sends its whole conversation. If the database cannot be read,
+    all messages after the last answer count as new.
     """
     try:
         stored, is_beginning = await _stored(memory, resource, thread, given)
-        rewinds = rewinds and not memory.config.read_only
+        rewinds = own_turns is not None and not memory.config.read_only
         found = align(given, stored, rewinds=rewinds, is_whole=rewinds and is_whole and is_beginning)
         new = found.new
         if found.kept is not None:
             to = stored[found.kept - 1].seq if found.kept else 0
-            branch = await memory.thread(thread, resource=resource).rewind(to=to, ended_only=True)
+            branch = await memory.thread(thread, resource=resource).rewind(to=to, only_turns=own_turns)
             # If nothing was withdrawn, the last answer still follows the question, so the question is asked again.
             new = new if branch else new or after_last_answer(given)
         new = await _not_forgotten(memory, resource, thread, new)
@@ -109,6 +110,11 @@ def _named(part: Part, names: Mapping[str, str]) -> Part:
     return replace(part, name=names[part.call_id])
 
 
+def prefix_of(first: str) -> str:
+    """Return the prefix of turn ids for a conversation with this first message."""
+    return f"{sha256(first.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}-"
+
+
 class AgentTurn:
     """The turn of an agent run, with the queries that find out which messages are stored already."""
 
@@ -159,17 +165,15 @@ class AgentTurn:
         return fresh
 
     async def rewind_after(self, seq: int, known: Container[str]) -> None:
-        """Rewind the thread to a message number, if only own turns saved messages after it, and none of these messages is known.
+        """Rewind the thread to a message number, if all messages after it are of own ended turns and none of them is known.
 
         Own turns have ids with the `id_prefix`. The caller's history then ends before these messages, because it went back.
         """
         handle = self.memory.thread(self.thread, resource=self.resource)
         try:
-            page = await handle.messages(after=seq, limit=_PAGE)
-            after = [row for row in page.items if row.state == "live"]
-            is_own = all((row.turn or "").startswith(self.id_prefix) and row.id not in known for row in after)
-            if after and is_own and self.id_prefix:
-                await handle.rewind(to=seq, ended_only=True)
+            after = (await handle.messages(after=seq, limit=_PAGE)).items
+            if self.id_prefix and after and not any(row.id in known for row in after if row.state == "live"):
+                await handle.rewind(to=seq, only_turns=self.id_prefix)
         except MemologError as error:
             if self.memory.config.strict:
                 raise

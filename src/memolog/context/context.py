@@ -128,7 +128,9 @@ class Context:
                 messages.append(message)
         if self.edge:
             note = ContextMessage.note(self.edge_text)
-            last = max((n for n, message in enumerate(messages) if message.role == "user"), default=None)
+            # A question of the tail is preferred to an ephemeral message, which may follow tool results.
+            places = [n for n, message in enumerate(messages) if message.role == "user"]
+            last = max((n for n in places if messages[n].seq is not None), default=max(places, default=None))
             if last is None:
                 messages.insert(0, note)
             else:

@@ -6,7 +6,7 @@ stay as tombstones. Returning to a branch appends copies of its rows, so that se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import partial
@@ -78,11 +78,19 @@ class Branches(LogChanges):
 
     @writes("branches.rewind")
     def rewind(
-        self, resource: str, thread: str, to: int | str, *, again: Again, ended_only: bool = False
+        self,
+        resource: str,
+        thread: str,
+        to: int | str,
+        *,
+        again: Again,
+        only_turns: str | None = None,
+        open_turns: Container[str] = (),
     ) -> Script[Rewound]:
         """Withdraw every message after `to`, the number or the id of the last message that stays. 0 withdraws all messages.
 
-        With `ended_only` nothing is withdrawn while a turn after `to` waits for its answer.
+        With `only_turns` nothing is withdrawn if a message after `to` is of a turn whose id begins differently, or of a turn that
+        has not ended: it waits for an answer, or is in `open_turns`.
         """
         check_ids(resource=resource, thread=thread)
         _check_target(to)
@@ -90,8 +98,12 @@ class Branches(LogChanges):
         thread_pk = (yield from taking_thread(resource, thread)).pk
         yield from taking_logs(thread_pk)
         kept_to = to if isinstance(to, int) else (yield from _last_row(thread_pk, to))
-        if ended_only and (yield q.unseen_after(thread_pk=thread_pk, after=kept_to)):
-            return _NOTHING
+        if only_turns is not None:
+            if (yield q.unseen_after(thread_pk=thread_pk, after=kept_to)):
+                return _NOTHING
+            turns = [str(row.turn or "") for row in (yield q.turns_after(thread_pk=thread_pk, after=kept_to))]
+            if not all(turn.startswith(only_turns) and turn not in open_turns for turn in turns):
+                return _NOTHING
         return (yield from self._rewinding(resource, thread, thread_pk, kept_to, at, again))
 
     @writes("branches.restore")

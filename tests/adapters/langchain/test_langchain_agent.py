@@ -12,7 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from adapters.kit import SMALL, Prompts, answer, brief, calls, check_pairs, expected, question, stored
-from adapters.langchain.scripted import Scripted, called, edge_of, last_question, told, weather
+from adapters.langchain.scripted import Scripted, called, edge_of, last_question, told, weather, without_edge
 from memolog import Memory, SyncMemory
 from memolog.adapters.langchain import MemoryMiddleware
 from memolog.errors import InputError
@@ -407,3 +407,31 @@ async def test_a_new_question_after_an_older_checkpoint(tmp_path: Path) -> None:
         *("user: three", "assistant: about three", "user: other", "assistant: about other"),
         *("user: four", "assistant: about four"),
     ]
+
+
+async def test_without_a_checkpointer_nobody_goes_back(tmp_path: Path) -> None:
+    """A program may give every question the same id, or send the same examples each time."""
+    async with Memory(tmp_path / "m.db") as memory:
+        bot = create_agent(Scripted(script=_about), middleware=[MemoryMiddleware(memory, resource="alice")])
+        for text in ("one", "two", "three"):
+            examples = [HumanMessage("example", id="e1"), AIMessage("yes", id="e2")]
+            await bot.ainvoke({"messages": [*examples, HumanMessage(text)]}, HERE)
+        rows = brief(await stored(memory, "alice", "t1"))
+    assert [line for line in rows if line.startswith("user")] == [
+        f"user: {n}" for n in ("example", "one", "two", "three")
+    ]
+
+
+async def test_another_answer_after_messages_of_others(tmp_path: Path) -> None:
+    """They are not withdrawn, so the question is asked again and is the last message of the request."""
+    async with Memory(tmp_path / "m.db") as memory:
+        model = Scripted(script=_about)
+        bot = _graph(memory, model)
+        await _ask(bot, HERE, "one", "two")
+        async with memory.thread("t1", resource="alice").turn() as turn:
+            await turn.prepare("by phone")
+            await turn.record("noted")
+        await bot.ainvoke(None, await _checkpoint(bot, "two"))
+        rows = brief(await stored(memory, "alice", "t1"))
+    assert rows[4:] == ["user: by phone", "assistant: noted", "user: two", "assistant: about two"]
+    assert last_question(without_edge(model.received[-1])) == "two"

@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from hashlib import sha256
 from typing import Annotated, Any, Final, NotRequired, TypeAlias, TypeVar, cast
 
 from langchain.agents.middleware.pii import PIIDetectionError
@@ -39,7 +38,7 @@ from memolog import Context
 from memolog.adapters import at_once, returned
 from memolog.adapters.guards import GuardStopped, check_errors, check_id, check_memory
 from memolog.adapters.langchain.messages import from_langchain, to_langchain, usage_of
-from memolog.adapters.new_messages import AgentTurn
+from memolog.adapters.new_messages import AgentTurn, prefix_of
 from memolog.adapters.provider_limits import is_refusal
 from memolog.core.exact_json import dumps
 from memolog.core.message import Message, MessageState, NewMessage, Part, Role, TextPart
@@ -103,6 +102,8 @@ def _tool(name: str, driver: Driver, scope: Scope) -> BaseTool:
 
 
 _SUMMARY: Final = "summarization"
+# LangGraph sets this key in the configuration of an agent run that has a checkpointer.
+_CHECKPOINTER: Final = "__pregel_checkpointer"
 # At most this many messages at the end are looked up. If their ids are new in every agent run, none is stored.
 _NEAR: Final = 12
 _ROLE: Final[dict[str, Role]] = {"ai": "assistant", "tool": "tool"}
@@ -117,6 +118,8 @@ class Run(AgentTurn):
         """Set the thread. `mark` is the state of an earlier agent run: the id of its turn or of its last message (`until`)."""
         super().__init__(memory, resource, thread, zone=zone)
         self.mark = mark
+        # Without checkpoints the messages of the state are only those that the caller passed.
+        self._has_checkpoints = bool((get_config().get("configurable") or {}).get(_CHECKPOINTER))
         self._processed: set[str] | None = None
         self._saved: dict[str, tuple[Part, ...]] = {}
         self.is_asked = False
@@ -192,10 +195,10 @@ class Run(AgentTurn):
 
     async def _rewind(self, said: Sequence[BaseMessage]) -> None:
         """Rewind the thread if the state went back to an earlier checkpoint."""
-        if not said or not said[0].id or self.memory.config.read_only:
+        if not self._has_checkpoints or not said or not said[0].id or self.memory.config.read_only:
             return
         # All checkpoints of a conversation have the same first message.
-        self.id_prefix = f"{sha256(said[0].id.encode()).hexdigest()[:12]}-"
+        self.id_prefix = prefix_of(said[0].id)
         if (shared := await self._last_shared(said)) is not None:
             await self.rewind_after(shared, {one.id for one in said[:-1]})
 
@@ -247,9 +250,20 @@ class Run(AgentTurn):
         return [from_langchain(one) for one in await self._unstored(said[place:])] or await self._asked_again(said)
 
     async def _asked_again(self, said: Sequence[BaseMessage]) -> list[NewMessage]:
-        """Return the last message of the state if it is a question whose stored message was withdrawn. It gets a new id."""
+        """Return the last message of the state if it is a question that must be saved again, with a new id.
+
+        Its stored message was withdrawn, or other messages follow it that could not be rewound.
+        """
         last = said[-1] if said else None
-        if not isinstance(last, HumanMessage) or await self._state(last) != "withdrawn":
+        if (
+            not isinstance(last, HumanMessage)
+            or not self._has_checkpoints
+            or not (rows := await self.rows(last.id or ""))
+        ):
+            return []
+        handle = self.memory.thread(self.thread, resource=self.resource)
+        after = (await handle.messages(after=rows[-1].seq, limit=1)).items
+        if not after and rows[-1].state == "live":
             return []
         return [replace(from_langchain(last), id=None)]
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
-from hashlib import sha256
 from itertools import takewhile
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
@@ -36,7 +35,7 @@ from pydantic_ai.toolsets import AbstractToolset
 
 from memolog import Context
 from memolog.adapters.guards import GuardStopped, check_errors, check_memory
-from memolog.adapters.new_messages import AgentTurn
+from memolog.adapters.new_messages import AgentTurn, prefix_of
 from memolog.adapters.provider_limits import is_refusal
 from memolog.adapters.pydantic_ai.messages import to_messages, to_model_messages, usage_of
 from memolog.core.message import NewMessage
@@ -513,7 +512,8 @@ class MemoryCapability(AbstractCapability[Any]):
         turn = self.memory.thread(thread, resource=resource).turn(zone=zone, settings=settings or None)
         copy = replace(self)
         first = ctx.messages[0].run_id if ctx.messages else ctx.run_id
-        turn.id_prefix = f"{sha256((first or '').encode()).hexdigest()[:12]}-"
+        # Messages without a run id are not of an earlier agent run, but were created by the caller.
+        turn.id_prefix = prefix_of(first) if first else ""
         copy.run = MemoryRun(self.memory, turn, ctx.run_id, outer=outer, read_only=bool(settings.get("read_only")))
         return copy
 

@@ -6,6 +6,7 @@ Answers are streamed. If the client disconnects early, the connection to the pro
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, cast
 from urllib.parse import quote
 
@@ -15,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 
 from memolog import MemologError, Memory, Turn
 from memolog.adapters.anthropic.messages import messages_api
-from memolog.adapters.exchange import Api, Bound
+from memolog.adapters.exchange import Api, Bound, turns_of
 from memolog.adapters.exchange import Exchange as Remembered
 from memolog.adapters.openai.chat import CHAT_API
 from memolog.adapters.openai.responses import RESPONSES_API
@@ -119,11 +120,14 @@ class Exchange:
         scope, name = self.scope, body.get("model")
         model = name if isinstance(name, str) else None
         try:
-            async with self._memory.thread(scope.thread, resource=scope.resource).turn(
-                model=model, zone=scope.zone
-            ) as turn:
+            turn = self._memory.thread(scope.thread, resource=scope.resource).turn(model=model, zone=scope.zone)
+            with suppress(AttributeError, TypeError):
+                # A list that cannot be read is refused when the exchange begins.
+                turn.id_prefix = turns_of(self._api.given(body))
+            async with turn:
                 # Pass the turn in, so that `take_back` can withdraw its messages if the provider refuses the request.
-                bound = Bound(memory=self._memory, apis=(self._api,), turn=turn, sends_all=True)
+                own = turn.id_prefix or None
+                bound = Bound(memory=self._memory, apis=(self._api,), turn=turn, sends_all=True, own_turns=own)
                 remembered = Remembered(bound, self._api, body, scope.thread, scope.resource)
                 sent = make(dumps(await remembered.begin()).encode())
                 answer = await self._client.send(sent, stream=True)

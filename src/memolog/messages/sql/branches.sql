@@ -7,6 +7,9 @@ SELECT MAX(seq) AS seq FROM messages WHERE thread_pk = :thread_pk AND id = :id A
 -- withdraw_after --
 UPDATE messages SET state = 'withdrawn' WHERE thread_pk = :thread_pk AND state = 'live' AND seq > :after
 
+-- turns_after --
+SELECT DISTINCT turn FROM messages WHERE thread_pk = :thread_pk AND state = 'live' AND seq > :after
+
 -- unseen_after --
 SELECT 1 FROM unseen WHERE thread_pk = :thread_pk AND first_seq > :after LIMIT 1
 
