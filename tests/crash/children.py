@@ -54,17 +54,22 @@ def fork_for_each_line(work: Callable[..., Coroutine[Any, Any, None]]) -> None:
         tell(["ended", os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)])
 
 
+def child_env() -> dict[str, str]:
+    """Return an environment in which a program can import the modules of the tests."""
+    path = os.pathsep.join([str(_FOLDER.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, "PYTHONPATH": path}
+
+
 @contextmanager
 def started(program: str, *arguments: str, stderr: int | None = None) -> Generator[subprocess.Popen[str]]:
     """Run a program of this folder, and kill it at the end."""
-    path = os.pathsep.join([str(_FOLDER.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     with subprocess.Popen(
         [sys.executable, str(_FOLDER / program), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=stderr,
         text=True,
-        env={**os.environ, "PYTHONPATH": path},
+        env=child_env(),
     ) as process:
         try:
             yield process

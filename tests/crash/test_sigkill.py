@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from crash import writer_child
-from crash.children import order, started
+from crash.children import child_env, order, started
 from crash.survivors import Row, check_sound, everything
 from crash.writer_child import OPERATIONS, open_fixed, open_real, prologue, text_of
 from kit.effort import counts
@@ -33,7 +33,7 @@ engine_name = engines("sqlite", "postgres")
 def _kill_one(address: str, seed: str, chance: random.Random, acks_file: Path, *, early: bool = False) -> Acks:
     """Start a writer, kill it at a random moment (early: about when it opens the store), return what it had acknowledged."""
     with acks_file.open("wb") as told:
-        child = subprocess.Popen([sys.executable, _CHILD, "write", address, seed], stdout=told)
+        child = subprocess.Popen([sys.executable, _CHILD, "write", address, seed], stdout=told, env=child_env())
         try:
             if early:
                 time.sleep(chance.uniform(0.05, 0.4))

@@ -187,6 +187,7 @@ async def test_a_loop_that_ends_gives_runs_back(
     async with Memory(address, model=ScriptedModel(), clock=clock, config=SMALL) as memory:
         events = listen(memory)
         await talk(memory, "t1", 1)
+        await memory.settled()
         assert [event for event in events if isinstance(event, Recovered)]
     await ended.aclose()
 
