@@ -89,8 +89,8 @@ class Branches(LogChanges):
     ) -> Script[Rewound]:
         """Withdraw every message after `to`, the number or the id of the last message that stays. 0 withdraws all messages.
 
-        With `only_turns` nothing is withdrawn if a message after `to` is of a turn whose id begins differently, or of a turn that
-        has not ended: it waits for an answer, or is in `open_turns`.
+        With `only_turns` every message after `to` must be of an ended turn whose id begins with this text. Otherwise nothing is
+        withdrawn. A turn has not ended while it waits for an answer or is in `open_turns`.
         """
         check_ids(resource=resource, thread=thread)
         _check_target(to)
@@ -108,7 +108,7 @@ class Branches(LogChanges):
 
     @writes("branches.restore")
     def restore(self, resource: str, thread: str, branch: str, *, again: Again) -> Script[Rewound]:
-        """Return to a branch: withdraw the messages after the beginning that thread and branch share, and append the rest of it.
+        """Return to a branch. Thread and branch begin with the same messages: withdraw those after them, and append the branch's.
 
         The withdrawn messages become a new branch. The restored branch is no longer listed. Raises BranchNotFound.
         """
@@ -236,7 +236,7 @@ def _mending(
 def _observing_again(
     resource: str, thread: str, kept_to: int, again: Again, lost: Sequence[Row]
 ) -> Script[tuple[int, ...]]:
-    """Add observations of the messages that only lost observations of a group cite. Return the keys of the new ones."""
+    """Observe the messages again that no remaining observation of a group cites. Return the keys of the new observations."""
     group = lost[0]
     pks = {line.pk for line in lost}
     cited = yield q.cited(group_pk=group.group_pk, up_to=kept_to)
@@ -257,7 +257,7 @@ def _observing_again(
     for line in lines:
         new += ((yield lines_q.find_line(resource=resource, observation=line.id))[0].pk,)
     if new and group.group_state == "covered":
-        # A reflection shows copies of these observations if it shows one of the lost observations.
+        # If a reflection contains one of the lost observations, it gets copies of the new ones.
         state = "superseded" if any(line.state == "superseded" for line in lost) else "dropped"
         yield lines_q.set_state(pks=new, state=state)
     return new

@@ -1,7 +1,8 @@
 """The embedded reflector: condense observations to a target size.
 
-User statements (🔴) and finished work (✅) are kept. A statement that a newer statement replaces is moved into the newer one. Of
-the other lines, those with the most new words for their length are kept. Each new line lists the old lines that it replaces.
+User statements (🔴) and finished work (✅) are kept. A statement that a newer statement replaces is moved into the newer one. The
+other lines are ranked by how many new words they have for their length, and the best are kept. Each new line lists the old lines
+that it replaces.
 """
 
 import re
