@@ -26,7 +26,7 @@ from memolog.log.journal import EventJournal
 from memolog.log.render import render_group
 from memolog.log.runner import RunBatch, Runner, retry_at
 from memolog.log.runs import NewRun, RunClaim
-from memolog.log.snapshot import RunRow, Snapshot
+from memolog.log.snapshot import Snapshot
 from memolog.log.state import (
     Activate,
     ActivateReflection,
@@ -370,17 +370,11 @@ class Core:
         return self._run(claims, snapshot, config)
 
     def _run(self, claims: Sequence[RunClaim], snapshot: Snapshot, config: Config) -> RunBatch:
+        where = {"resource": snapshot.resource, "thread": snapshot.thread.id}
         # After the runs have ended, decide again, because the next span may be due.
-        then = partial(self._look_again, ending=False)
-        return self.runner.launch(
-            tuple(claims), resource=snapshot.resource, thread=snapshot.thread.id, config=config, then=then
-        )
+        return self.runner.launch(tuple(claims), **where, config=config, then=self.look_again)
 
-    def look_later(self, resource: str, thread: str, config: Config) -> None:
-        """Decide in the background at the end of a turn, because another caller has the lock now."""
-        self.runner.spawn(self._look_again(resource, thread, config, ending=True))
-
-    async def _look_again(self, resource: str, thread: str, config: Config, *, ending: bool) -> None:
+    async def look_again(self, resource: str, thread: str, config: Config, *, ending: bool = False) -> None:
         """Wait for the lock of a log and decide. Skipped if another task already waits, except at the end of a turn."""
         gate = self._gate(resource, thread, config.scope)
         if gate.is_queued and not ending:
@@ -491,7 +485,8 @@ class Core:
                 return True
         else:
             row = next((known for known in snapshot.runs if known.id == run), None)
-            if patience is not None and not self._is_moving(row):
+            processes = self.store.processes
+            if patience is not None and (row is None or processes.judge(row.owner, row.owner_beat) != "moving"):
                 # The process of the run may be dead. A later round takes the run over when this is certain.
                 return False
             while loop.time() < end:
@@ -500,10 +495,13 @@ class Core:
                 current = await self.store.runs.get(snapshot.resource, run)
                 if current is None or current.status != "running":
                     return True
-                if row is not None and await self.store.processes.life(row.owner) == "silent":
+                if row is not None and await processes.life(row.owner) == "silent":
                     return True
         if patience is not None and config.observation.deadline:
-            await self._note_stall(run, snapshot, config)
+            now, error = self.clock.now(), f"no answer within {config.observation.deadline:g} s"
+            later = retry_at(snapshot.log.failures + 1, now, self._chance())
+            await self.store.runs.note_stall(snapshot.resource, snapshot.log.pk, run, error, now=now, retry_at=later)
+            self.bus.degraded(snapshot.resource, snapshot.thread.id, "waiting for the model", error)
         return False
 
     def _silent(self, snapshot: Snapshot) -> frozenset[str]:
@@ -511,17 +509,6 @@ class Core:
         judge = self.store.processes.judge
         others = (run for run in snapshot.runs if run.status == "running" and run.owner != self.owner)
         return frozenset(run.id for run in others if judge(run.owner, run.owner_beat) == "silent")
-
-    def _is_moving(self, run: RunRow | None) -> bool:
-        """Return whether this process has seen a new beat from the process of a run."""
-        return run is not None and self.store.processes.judge(run.owner, run.owner_beat) == "moving"
-
-    async def _note_stall(self, run: str, snapshot: Snapshot, config: Config) -> None:
-        now = self.clock.now()
-        error = f"no answer within {config.observation.deadline:g} s"
-        later = retry_at(snapshot.log.failures + 1, now, self._chance())
-        await self.store.runs.note_stall(snapshot.resource, snapshot.log.pk, run, error, now=now, retry_at=later)
-        self.bus.degraded(snapshot.resource, snapshot.thread.id, "waiting for the model", error)
 
 
 def _decided(snapshot: Snapshot, config: Config, asked: Asked, now: datetime) -> Decision:

@@ -139,10 +139,6 @@ class RunRow:
     is_silent: bool = False
     """Whether that process is dead, even if the lease has not expired."""
 
-    def has_ended(self, now: datetime) -> bool:
-        """Return whether the lease has expired or the process is dead."""
-        return self.is_silent or self.lease_until <= now
-
 
 class _Groups(NamedTuple):
     """The groups of a log. `changes` counts the versions of the log that changed its groups."""

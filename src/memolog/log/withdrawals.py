@@ -21,10 +21,10 @@ from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import check_ids, chunks, taking_thread
 from memolog.events import Withdrawn
 from memolog.log.render import render_group
-from memolog.log.runs import deleting_extracts
 from memolog.log.snapshot import GroupRow, group_row, new_generation
 from memolog.log.store import reading_observations
 
+extract_queries = load_queries("log/extracts")
 q = load_queries("log/logs")
 line_queries = load_queries("log/lines")
 
@@ -123,7 +123,7 @@ def withdrawing_derived(
         where = {"thread_pk": thread_pk, "first_seq": first, "last_seq": last}
         yield from undoing_compactions(thread_pk, first, last)
         runs += [row.id for row in (yield q.abandon_runs_over(now=at, **where))]
-        yield from deleting_extracts(where)
+        yield extract_queries.delete_extracts_over(**where)
         groups += [row.id for row in (yield q.void_groups_over(**where))]
         for line in (yield line_queries.citing(**where)):
             if line.group_state in _SHOWN_GROUPS:
