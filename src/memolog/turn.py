@@ -435,8 +435,7 @@ class Turn:
         await self._own_outbox.save_rest()
         await self._own_outbox.end()
         config = self._config
-        if not config.observe:
-            self._components.compacting.start_automatic(self.resource, self.thread, config)
+        self._components.compacting.start_automatic(self.resource, self.thread, config)
         if not config.observe or self._snapshot is None or not self._is_due():
             return None
         core = self._components.core

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from memolog.core.config import Config
+from memolog.core.model_names import canonical_model
 from memolog.core.observation import Span
 from memolog.core.pairs import OpenCalls
 from memolog.log.snapshot import GroupRow
@@ -294,8 +295,11 @@ def _free_of_charge(state: State, config: Config, now: datetime) -> str | None:
     asked, activated = state.thread.last_request_at, state.last_activation_at
     if asked is None or (activated is not None and activated > asked):
         return None
-    if config.activate_on_model_change and state.has_other_model:
-        return f"the model changed from {state.thread.last_model} to {state.asked.model}"
+    model, last = state.asked.model, state.thread.last_model
+    # Two names of one model do not differ.
+    is_other = model and last and canonical_model(model) != canonical_model(last)
+    if config.activate_on_model_change and is_other:
+        return f"the model changed from {last} to {model}"
     idle = (now - asked).total_seconds()
     if state.cache_seconds is not None and idle > state.cache_seconds:
         return f"no request for {idle:,.0f} s, so the prompt cache is cold"

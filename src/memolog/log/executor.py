@@ -17,7 +17,6 @@ from memolog.core.deadline import Budget, offload
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import has_many_parts
 from memolog.core.observation import Scope
-from memolog.db.queries import Row
 from memolog.errors import Conflict, LeaseLost, MemologError
 from memolog.events import Activated, Decided, Event, Recovered, RunStarted, changed_document, new_generation_event
 from memolog.log.decide import decide
@@ -223,16 +222,14 @@ class Core:
         """Return, by thread, the first message that a running turn has saved and no model has answered."""
         first: dict[str, int] = {}
         for row in snapshot.unseen:
-            if self._is_running(row):
+            # The turn is open in this process, or belongs to another process that is alive.
+            is_running = row.turn in self._open_turns
+            if row.owner != self.owner:
+                limits = {"silence": _TURN_SILENCE_SECONDS, "lease": _TURN_SECONDS}
+                is_running = self.store.processes.judge(row.owner, beat_of(row), **limits) in {"moving", "fresh"}
+            if is_running:
                 first[row.thread] = min(row.first_seq, first.get(row.thread, row.first_seq))
         return first
-
-    def _is_running(self, row: Row) -> bool:
-        """Return whether the turn is open in this process, or belongs to another process that is alive."""
-        if row.owner == self.owner:
-            return row.turn in self._open_turns
-        life = self.store.processes.judge(row.owner, beat_of(row), silence=_TURN_SILENCE_SECONDS, lease=_TURN_SECONDS)
-        return life in {"moving", "fresh"}
 
     async def _perform(
         self, decision: Decision, snapshot: Snapshot, config: Config, patience: float | None, hold: Hold

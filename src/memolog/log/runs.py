@@ -319,7 +319,18 @@ class Extracts(Calls):
         """Return every version of every value, by key, oldest first. `before` limits them to messages before that number."""
         check_ids(resource=resource, thread=thread)
         step = extracts.list_extracts(resource=resource, thread=thread, before=LAST if before is None else before)
-        return await self.engine.fetch(step, lambda row: _extract(row, thread))
+        return await self.engine.fetch(
+            step,
+            lambda row: from_row(
+                Extract,
+                row,
+                value=loads(row.value),
+                by=unpack(row.who) or "",
+                at=from_micros(row.at),
+                thread=thread,
+                span=Span(first=row.first_seq, last=row.last_seq),
+            ),
+        )
 
 
 def _store_group(resource: str, ended: Row, result: RunResult, at: int) -> Script[None]:
@@ -384,15 +395,3 @@ def observation_values(o: Observation) -> dict[str, object]:
         "files": dumps(list(o.files)),
         "metadata": object_text("The metadata", o.metadata),
     }
-
-
-def _extract(row: Row, thread: str) -> Extract:
-    return from_row(
-        Extract,
-        row,
-        value=loads(row.value),
-        by=unpack(row.who) or "",
-        at=from_micros(row.at),
-        thread=thread,
-        span=Span(first=row.first_seq, last=row.last_seq),
-    )

@@ -552,11 +552,13 @@ def reading_plans(
     # The newest observation is first, so the observations before a plan in this list are later than the plan.
     newest = [(row.id, _stems(unpack(row.text) or "")) for row in rows]
     positions = {id_: position for position, (id_, _) in enumerate(newest)}
-    return tuple(
-        plan
-        for plan in plans
-        if not any(_is_same(_stems(plan.text), words) for _, words in newest[: positions.get(plan.id, 0)])
-    )
+    open_plans: list[Observation] = []
+    for plan in plans:
+        stems = _stems(plan.text)
+        later = (len(stems & words) for _, words in newest[: positions.get(plan.id, 0)])
+        if not stems or all(shared < _SAME_SHARE * len(stems) for shared in later):
+            open_plans.append(plan)
+    return tuple(open_plans)
 
 
 def _is_plan(line: Observation) -> bool:
@@ -572,7 +574,3 @@ def _is_plan(line: Observation) -> bool:
 
 def _stems(text: str) -> frozenset[str]:
     return frozenset(word[:_STEM] for word in content_words(text) if not word.isdecimal()) - _DAY_WORDS
-
-
-def _is_same(plan: frozenset[str], later: frozenset[str]) -> bool:
-    return bool(plan) and len(plan & later) >= _SAME_SHARE * len(plan)
