@@ -16,7 +16,6 @@ from memolog.context.build import Contexts
 from memolog.core.clock import Clock, IdMaker, SystemClock, system_chance
 from memolog.core.config import Config
 from memolog.core.exact_json import JsonObject
-from memolog.core.message import NewMessage
 from memolog.core.model_names import canonical_model, context_window
 from memolog.core.zones import check_zone
 from memolog.errors import ConfigError, InputError, MemologError, StoreClosed, StoreReadOnly
@@ -202,7 +201,8 @@ class Connection:
         if self._components is None and not self.outbox.is_closed:
             if self._opening is None or self._opening.done():
                 self._opening = asyncio.get_running_loop().create_task(self._open_once(), name="memolog-open")
-                self._opening.add_done_callback(_retrieve)
+                # Retrieve the error, because asyncio warns about errors that were not retrieved.
+                self._opening.add_done_callback(lambda opening: opening.cancelled() or opening.exception())
             # If a caller is cancelled, the migration of the schema is not cancelled.
             await asyncio.shield(self._opening)
         if self._components is None or self.outbox.is_closed:
@@ -328,18 +328,13 @@ class Connection:
         return None
 
 
-def _retrieve(opening: "asyncio.Task[None]") -> None:
-    """Retrieve the result, because asyncio warns about errors that were not retrieved."""
-    if not opening.cancelled():
-        opening.exception()
-
-
 async def open_store(address: str = "memolog.db", config: Config | None = None) -> Store:
     """Open the store at an address: a file name, `:memory:` or `postgresql://…`.
 
     Close it after use, or use it as `async with await open_store(…) as store`.
     """
-    return await open_with(address, clock=SystemClock(), chance=system_chance, weigh=_weigh, config=config)
+    weigh = partial(count_message, counter=_COUNTER)
+    return await open_with(address, clock=SystemClock(), chance=system_chance, weigh=weigh, config=config)
 
 
 def overridden(config: Config, overrides: Mapping[str, object]) -> tuple[Config, str]:
@@ -394,7 +389,3 @@ def check_turn(settings: Mapping[str, object] | None, zone: str | None) -> None:
         )
     if zone is not None:
         check_zone(zone)
-
-
-def _weigh(message: NewMessage) -> int:
-    return count_message(message, _COUNTER)

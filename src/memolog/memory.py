@@ -101,13 +101,6 @@ class Tools(Protocol):
         ...
 
 
-def _check_metadata(metadata: object) -> None:
-    if metadata is not None and not isinstance(metadata, Mapping) and not callable(metadata):
-        raise InputError(
-            f"`metadata` must be a dict or a function, got {type(metadata).__name__}.", then='Pass {"name": "value"}.'
-        )
-
-
 class _Handle:
     """Base of `Resource` and `Thread`. Two objects with the same ids and the same database are equal."""
 
@@ -193,7 +186,12 @@ class Thread(_Handle):
         """
         if not isinstance(title, Unchanged):
             check_text("title", title)
-        _check_metadata(metadata)
+        given: object = metadata
+        if given is not None and not isinstance(given, Mapping) and not callable(given):
+            raise InputError(
+                f"`metadata` must be a dict or a function, got {type(metadata).__name__}.",
+                then='Pass {"name": "value"}.',
+            )
         threads = (await self._connection.open_to_write()).store.threads
         return await threads.update(self.resource, self.id, title=title, metadata=metadata)
 
@@ -308,7 +306,8 @@ class Thread(_Handle):
             await self._by_hand("observe", may_wait=True, through=through)
             await self._by_hand("activate", through=through)
             config, snapshot = await look()
-            left = _count_uncovered(snapshot, ends)
+            left = sum(message.seq <= ends[snapshot.thread.id] for message in snapshot.tail)
+            left += sum(row.seq <= ends[row.thread] for row in snapshot.others)
             if not left:
                 return
             under_way = [run for run in snapshot.runs if run.status == "running" and run.kind == "observe"]
@@ -1035,9 +1034,3 @@ def _ends(snapshot: Snapshot) -> Mapping[str, float]:
     is_cut = len(snapshot.others) >= OTHER_ROWS
     ends = {row.thread: inf if is_cut else row.seq for row in snapshot.others}
     return defaultdict(lambda: inf if is_cut else 0, ends | {snapshot.thread.id: snapshot.thread.last_seq})
-
-
-def _count_uncovered(snapshot: Snapshot, ends: Mapping[str, float]) -> int:
-    """Return how many messages up to these ends the log does not cover."""
-    own = sum(message.seq <= ends[snapshot.thread.id] for message in snapshot.tail)
-    return own + sum(row.seq <= ends[row.thread] for row in snapshot.others)

@@ -251,14 +251,10 @@ def _sqlite_path(address: str) -> str:
     return address
 
 
-def _refuse_folder(path: str) -> None:
-    # For a folder, SQLite would raise an error about the disk.
-    if Path(path).is_dir():
-        raise NotADatabase(f"{path} is a folder.", then="Pass the name of a file in it.")
-
-
 async def _open_sqlite(path: str, config: Config, now: int) -> Engine:
-    _refuse_folder(path)
+    if Path(path).is_dir():  # noqa: ASYNC240
+        # For a folder, SQLite would raise an error about the disk.
+        raise NotADatabase(f"{path} is a folder.", then="Pass the name of a file in it.")
     engine = SqliteEngine(
         path, durability=config.durability, busy_timeout=config.busy_timeout, read_only=config.read_only
     )

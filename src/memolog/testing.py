@@ -78,7 +78,8 @@ class ScriptedModel:
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the next answer."""
         self.requests.append(request)
-        answer: Answer = self.answers.pop(0) if self.answers else _default
+        default = observations_of if request.purpose == "observe" else reflection_of
+        answer: Answer = self.answers.pop(0) if self.answers else default
         if self.seconds:
             await asyncio.sleep(self.seconds)
         if isinstance(answer, BaseException):
@@ -95,7 +96,3 @@ class ScriptedModel:
             kind=request.purpose,
         )
         return ModelReply(text=text, usage=usage)
-
-
-def _default(request: ModelRequest) -> str:
-    return observations_of(request) if request.purpose == "observe" else reflection_of(request)

@@ -134,7 +134,10 @@ class Turn:
             if not await self._is_offline(budget):
                 async with budget.limit():
                     await self._leave()
-                await self._finish_runs(budget)
+                if self._components.is_embedded:
+                    # The process may end after this turn. Then a run that has not finished would be repeated.
+                    thread = None if self._config.scope == "resource" else self.thread
+                    await self._components.runner.finished(self.resource, thread, budget.left)
         except asyncio.CancelledError:
             if self._offline_since is None and not self._own_outbox.pending.is_settled:
                 problem = InterruptedError(
@@ -199,8 +202,7 @@ class Turn:
         checked_usage(usage)
         if messages and not said and usage is None:
             # A provider may send an empty answer. This must not stop the agent.
-            what, why = "recording the answer", "The response has neither a message nor usage."
-            self._tell(what, why)
+            self._tell("recording the answer", "The response has neither a message nor usage.")
         self._answering_model = model or (usage.model if usage else None) or self._answering_model
         with span("memolog.record", {"gen_ai.conversation.id": self.thread}):
             budget = Budget(self._config.turn_timeout)
@@ -299,7 +301,9 @@ class Turn:
             asked = Asked(model=self._model, may_wait=True, factor=await self._factor(snapshot))
             if self._config.observe and not self._config.read_only:
                 snapshot, _ = await components.core.advance(snapshot, self._config, asked, hold)
-                self._check_model(snapshot, replace(asked, unseen=components.core.unseen(snapshot)))
+                asked = replace(asked, unseen=components.core.unseen(snapshot))
+                if self._config.strict and (outage := outage_of(snapshot, self._config, asked)):
+                    raise ModelFailed(outage)
             self._snapshot = snapshot
         finally:
             # The steps after this do not change the log.
@@ -320,11 +324,6 @@ class Turn:
         if not self._is_beating and not self._config.read_only:
             self._is_beating = True
             self._beating.enter_context(self._components.runner.heartbeat.under_way())
-
-    def _check_model(self, snapshot: Snapshot, asked: Asked) -> None:
-        """Raise ModelFailed if `strict` is set, the model fails, and the tail exceeds the limit at which turns wait."""
-        if self._config.strict and (outage := outage_of(snapshot, self._config, asked)):
-            raise ModelFailed(outage)
 
     async def _without_saving(
         self, ephemeral: tuple[NewMessage, ...], said: Sequence[NewMessage], budget: Budget
@@ -436,14 +435,14 @@ class Turn:
         await self._own_outbox.save_rest()
         await self._own_outbox.end()
         config = self._config
-        if not config.observe:
-            self._components.compacting.start_automatic(self.resource, self.thread, config)
+        self._components.compacting.start_automatic(self.resource, self.thread, config)
         if not config.observe or self._snapshot is None or not self._is_due():
             return None
         core = self._components.core
         hold = core.hold(self.resource, self.thread, config.scope)
         if not await hold.try_take():
-            core.look_later(self.resource, self.thread, config)
+            # Another caller has the lock, so decide when it is free.
+            core.runner.spawn(core.look_again(self.resource, self.thread, config, ending=True))
             return None
         try:
             snapshot = await self._components.store.logs.snapshot(self.resource, self.thread, config.scope)
@@ -452,12 +451,6 @@ class Turn:
         finally:
             hold.give()
         return None
-
-    async def _finish_runs(self, budget: Budget) -> None:
-        """Wait for the embedded observer, because the process may end after this turn, and then the run would be repeated."""
-        if self._components.is_embedded:
-            thread = None if self._config.scope == "resource" else self.thread
-            await self._components.runner.finished(self.resource, thread, budget.left)
 
     def _is_due(self) -> bool:
         """Return whether observing may be due. Does not read the log, because after most turns nothing is due."""

@@ -326,18 +326,6 @@ async def test_what_has_moved_on_stays(exported: Path, original: str, clock: Fak
             await memory.import_from(tmp_path / "after.jsonl")
 
 
-async def test_what_was_forgotten_stays_forgotten(exported: Path, clock: FakeClock, tmp_path: Path) -> None:
-    """A tombstone is not filled again by an export from before."""
-    async with await copy_of(str(tmp_path / "copy.db"), clock, exported) as memory:
-        kit = await memory.open()
-        sql = "UPDATE messages SET state = 'forgotten', parts = '[]', search = NULL WHERE id = 'odd-1' RETURNING seq"
-        await run_sql(kit.store, sql)
-        report = await memory.import_from(exported)
-        assert report.kept == {"message": 3}
-        rows = await kit.store.messages.get("alice", "odd-1")
-        assert (rows[0].state, rows[0].parts) == ("forgotten", ())
-
-
 Damage = Callable[[str], str]
 DAMAGES: list[tuple[Damage, str]] = [
     (lambda text: text[: len(text) // 2], "not JSON|not complete"),

@@ -325,17 +325,6 @@ def test_hints_are_not_current_once_the_user_has_said_more() -> None:
         assert words in told.text
 
 
-def test_working_memory_is_at_the_edge_while_it_differs() -> None:
-    """An update leaves the prefix alone and shows the full present text."""
-    made = build(view(working_memory="name: Ana", working_memory_now="name: <Eva>"))
-    assert "Ana" in made.system
-    assert "Eva" not in made.system
-    assert "name: &lt;Eva>" in edge_of(made, "working-memory")
-    assert edge_of(build(view(working_memory="same", working_memory_now="same")), "working-memory") == ""
-    assert "emptied" in edge_of(build(view(working_memory="old")), "working-memory")
-    assert build(view(working_memory_now="first")).system == ""
-
-
 def test_now_says_what_relative_words_mean() -> None:
     """Date, weekday, time and zone are those of the user."""
     text = edge_of(build(view(now=datetime(2026, 3, 14, 23, 30, tzinfo=UTC), zone="Europe/Berlin")), "now")
@@ -519,11 +508,13 @@ def test_oldest_messages_give_way_at_closed_cuts() -> None:
     assert made.tail[1:] == whole.tail[3:]
 
 
-def test_last_question_and_last_exchange_stay() -> None:
-    """However small the limit: what the user asked last, and what was said last."""
-    made = build(view(tail=exchanges(3), limit=1))
+@pytest.mark.parametrize("limit", [-5, 0, 1])
+def test_last_question_and_last_exchange_stay(limit: int) -> None:
+    """However small the limit: what the user asked last, what was said last, the prefix and now."""
+    made = build(view(groups=(group(1),), tail=exchanges(3), others=others(), limit=limit))
     assert [text[:10] for text in texts(made)[1:]] == ["question 2", "answer 2 a"]
     assert made.trimmed == 10
+    assert [block.name for block in (*made.blocks, *made.edge)] == ["usage", "group g1", "now"]
 
 
 def test_repeated_message_stays() -> None:
@@ -572,12 +563,3 @@ def test_question_between_a_call_and_its_result_is_kept() -> None:
     made = build(view(tail=tail, limit=1))
     assert made.trimmed == 1
     assert [message.role for message in made.tail] == ["user", "assistant", "tool", "user"]
-
-
-@pytest.mark.parametrize("limit", [-5, 0, 1])
-def test_limit_below_what_must_stay(limit: int) -> None:
-    """An impossible limit leaves the prefix, the question and now."""
-    made = build(view(groups=(group(1),), tail=(row(1, "user", "hello"),), others=others(), limit=limit))
-    assert texts(made) == ["hello"]
-    assert [block.name for block in made.edge] == ["now"]
-    assert [block.name for block in made.blocks] == ["usage", "group g1"]

@@ -1,20 +1,25 @@
 """What a context says about time: when messages were said, plans whose date has passed, and how old a hint is."""
 
+import asyncio
+import io
+import json
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kit.engines import OpenMemory, memories
 from kit.talk import edge_of, hold
-from memolog import Config, ObservationConfig
+from memolog import AssistantMessage, Config, NewMessage, ObservationConfig, TextPart
 from memolog.context.context import Context
 from memolog.memory import Memory
 from memolog.testing import FakeClock, ScriptedModel
 
 RESOURCE, THREAD = "alice", "t1"
 CONFIG = Config(observation=ObservationConfig(buffer_tokens=False), activate_after_idle=False)
+SMALL = Config.from_dict({"observation": {"message_tokens": 300}})
 
 opened = memories(CONFIG, ScriptedModel)
 
@@ -273,3 +278,36 @@ async def test_the_embedded_observer_ends_what_was_answered(opened: OpenMemory, 
     await say(memory, "It works now, thanks!", "Glad to hear it.")
     await memory.thread(THREAD, resource=RESOURCE).observe()
     assert (await hints_of(memory)).current_task is None
+
+
+async def foreign_export(clock: FakeClock, zone: str) -> str:
+    """Return what a machine exported that knew this zone."""
+    async with Memory(":memory:", clock=clock, config=SMALL) as memory:
+        async with memory.thread("t", resource="alice").turn() as turn:
+            await turn.prepare(NewMessage(role="user", parts=(TextPart(text="The port is 8080."),), zone="Europe/Rome"))
+            await turn.record(AssistantMessage("Noted. " * 20))
+        text = io.StringIO()
+        await memory.export(text, resource="alice")
+    lines = [json.loads(line) for line in text.getvalue().splitlines()]
+    for line in lines:
+        if line.get("zone") == "Europe/Rome":
+            line["zone"] = zone
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+@pytest.mark.parametrize("engine_name", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "+99:00"])
+@pytest.mark.parametrize("model", [None, ScriptedModel()])
+async def test_an_unknown_zone_is_utc(
+    tmp_path: Path, address: str, clock: FakeClock, zone: str, model: ScriptedModel | None
+) -> None:
+    """It comes with an import; the thread goes on as any other."""
+    exported = tmp_path / "all.jsonl"
+    await asyncio.to_thread(exported.write_text, await foreign_export(clock, zone), "utf-8")
+    async with Memory(address, clock=clock, model=model, config=SMALL) as memory:
+        await memory.import_from(exported)
+        status = await memory.thread("t", resource="alice").observe()
+        assert (status.cursor, status.health) == (status.last_seq, "ok")
+        context = await hold(memory, "And now?", thread="t")
+        assert "09:00" in context.system
+        assert await memory.thread("t", resource="alice").export_markdown()

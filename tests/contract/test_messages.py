@@ -9,7 +9,7 @@ import pytest
 
 from contract.raw_sql import run_sql, set_state
 from kit.effort import counts
-from kit.engines import OpenStore, weigh
+from kit.engines import weigh
 from memolog.core.message import (
     AssistantMessage,
     Message,
@@ -36,20 +36,6 @@ async def texts(store: Store, thread: str = "t", resource: str = "alice") -> lis
 
 
 # ---------------------------------------------------------------- saving
-
-
-async def test_one_message_is_saved_and_found(store: Store, clock: FakeClock) -> None:
-    """The first message creates its thread and gets number one; what save returns is what is stored."""
-    saved = await store.messages.save("alice", "t", UserMessage("hello", id="m", speaker="Al"))
-    assert saved.added == 1
-    message = saved.messages[0]
-    assert saved.messages == await store.messages.after("alice", "t")
-    assert (message.id, message.resource, message.thread, message.seq) == ("m", "alice", "t", 1)
-    assert (message.role, message.text, message.speaker) == ("user", "hello", "Al")
-    assert message.created_at == clock.now()
-    assert message.tokens == weigh(UserMessage("hello", speaker="Al")) > 0
-    assert (message.state, message.continuation, message.level, message.own) == ("live", 0, 0, False)
-    assert (message.task, message.injection, message.search, message.metadata) == (None, None, None, {})
 
 
 Rows = list[tuple[str, int, Role, list[str]]]
@@ -160,18 +146,6 @@ async def test_numbers_stay_dense_among_many_writers(store: Store) -> None:
         # A batch is never torn apart by another writer.
         stem = first.text.rsplit(".", maxsplit=1)[0]
         assert [rows[first.seq - 1 + part].text for part in range(3)] == [f"{stem}.{part}" for part in range(3)]
-
-
-async def test_many_savers_of_one_message_save_it_once(store: Store) -> None:
-    """A retry that overtakes its first attempt is still a repetition."""
-    many = counts(12, 60)
-    saved = await asyncio.gather(
-        *(store.messages.save("alice", "t", said("a", "b")) for _ in range(many)),
-        *(store.messages.save("alice", "t", UserMessage("a", id="a")) for _ in range(many)),
-    )
-    assert sum(one.added for one in saved) == 2
-    assert {row.text for row in await store.messages.after("alice", "t")} == {"a", "b"}
-    assert (await store.threads.get("alice", "t")).last_seq == 2
 
 
 async def test_growing_from_two_sides_keeps_one_order(store: Store) -> None:
@@ -340,26 +314,3 @@ async def test_a_forgotten_row_among_several_stops_growth(store: Store) -> None:
     with pytest.raises(MessageConflict, match="was forgotten"):
         await store.messages.save("alice", "t", AssistantMessage(["a", "b", "c"], id="m"))
     assert await texts(store) == [(1, "a")]
-
-
-async def test_a_save_survives_the_store(store: Store, open_a_store: OpenStore, engine_name: str) -> None:
-    """A second store at the same address sees a repetition as one, and goes on counting."""
-    await store.messages.save("alice", "t", said("a", "b"))
-    if engine_name == "memory":
-        assert await (await open_a_store()).threads.count("alice") == 0
-        return
-    await store.close()
-    other = await open_a_store()
-    assert (await other.threads.get("alice", "t")).last_seq == 2
-    saved = await other.messages.save("alice", "t", said("a", "b", "c"))
-    assert saved.added == 1
-    assert await texts(other) == [(1, "a"), (2, "b"), (3, "c")]
-
-
-async def test_turns_are_kept_with_their_rows(store: Store) -> None:
-    """A row remembers the turn that saved it, so that the turn can be withdrawn."""
-    await store.messages.save("alice", "t", said("a", "b"), turn="turn-1")
-    await store.messages.save("alice", "t", UserMessage("c", id="c"))
-    rows = await run_sql(store, "SELECT id, turn FROM messages ORDER BY seq")
-    assert rows == [("a", "turn-1"), ("b", "turn-1"), ("c", None)]
-    assert [row.turn for row in await store.messages.after("alice", "t")] == ["turn-1", "turn-1", None]

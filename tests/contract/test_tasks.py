@@ -382,17 +382,6 @@ async def test_a_blocked_task_is_not_claimed(store: Store) -> None:
     await claim(store, "T-3")
 
 
-async def test_many_claimers_have_one_winner(store: Store) -> None:
-    """Exactly one of many sessions gets a task, and the others are told who has it."""
-    await create(store, "task")
-    calls = (claim(store, "T-1", f"s{number}") for number in range(counts(25, 200)))
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    won = [result for result in results if isinstance(result, Claimed)]
-    assert len(won) == 1
-    assert all(isinstance(result, Claimed | TaskHeld) for result in results)
-    assert (await tasks(store).get("T-1")).session == won[0].task.session
-
-
 async def test_release_close_and_reopen(store: Store) -> None:
     """Back to open, closed with what is needed, open again with what it blocks; each refused where it makes no sense."""
     await create(store, "task")

@@ -9,8 +9,7 @@ from kit.effort import counts
 from kit.talk import forget_thread
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import AssistantMessage, NewMessage, TextPart, UserMessage
-from memolog.core.thread import Hints
-from memolog.errors import InputError, NotJson, ThreadExists, ThreadNotFound
+from memolog.errors import InputError, ThreadExists, ThreadNotFound
 from memolog.store import Store
 from memolog.testing import FakeClock
 
@@ -29,19 +28,6 @@ async def names(store: Store, resource: str, limit: int) -> list[str]:
         token = page.next
 
 
-async def test_a_new_thread_has_what_it_was_given(store: Store, clock: FakeClock) -> None:
-    """Every field comes back as it went in, and the rest is empty."""
-    made = await store.threads.create(
-        "alice", "t", title="Über \x00 \ud800 🧵", metadata={"a": [1, None]}, overrides={"mode": "explore"}
-    )
-    assert made == await store.threads.get("alice", "t")
-    assert (made.id, made.resource, made.title) == ("t", "alice", "Über \x00 \ud800 🧵")
-    assert made.metadata == {"a": [1, None]}
-    assert made.overrides == {"mode": "explore"}
-    assert made.created_at == made.updated_at == clock.now()
-    assert (made.last_seq, made.hints, made.active_task, made.cloned_from) == (0, Hints(), None, None)
-
-
 async def test_an_id_is_made_where_none_is_given(store: Store) -> None:
     """Two nameless threads are two threads."""
     one = await store.threads.create("alice")
@@ -50,20 +36,12 @@ async def test_an_id_is_made_where_none_is_given(store: Store) -> None:
     assert await store.threads.count("alice") == 2
 
 
-async def test_a_thread_is_created_once(store: Store) -> None:
-    """The second creation is refused and leaves the first as it was."""
-    await store.threads.create("alice", "t", title="first")
-    with pytest.raises(ThreadExists, match="t exists already"):
-        await store.threads.create("alice", "t", title="second")
-    assert (await store.threads.get("alice", "t")).title == "first"
-
-
 async def test_many_creators_have_one_winner(store: Store) -> None:
-    """Of many callers at once exactly one creates the thread."""
-    many = counts(12, 100)
-    made = await asyncio.gather(*(store.threads.create("alice", "t") for _ in range(many)), return_exceptions=True)
-    assert sum(isinstance(outcome, ThreadExists) for outcome in made) == many - 1
-    assert await store.threads.count("alice") == 1
+    """Of many callers at once exactly one creates the thread; the others are refused and leave it as it is."""
+    calls = (store.threads.create("alice", "t", title=str(number)) for number in range(counts(12, 100)))
+    made = await asyncio.gather(*calls, return_exceptions=True)
+    (winner,) = [outcome for outcome in made if not isinstance(outcome, ThreadExists)]
+    assert [winner] == list((await store.threads.list("alice")).items)
 
 
 async def test_a_missing_thread_is_not_found(store: Store) -> None:
@@ -71,16 +49,6 @@ async def test_a_missing_thread_is_not_found(store: Store) -> None:
     for call in (store.threads.get, store.threads.update, store.threads.clone):
         with pytest.raises(ThreadNotFound, match="no thread nowhere"):
             await call("alice", "nowhere")
-
-
-async def test_the_list_shows_the_newest_activity_first(store: Store, clock: FakeClock) -> None:
-    """A message brings its thread to the front, and equal times fall back on age."""
-    for name in ("a", "b", "c"):
-        await store.threads.create("alice", name)
-    assert await names(store, "alice", 2) == ["c", "b", "a"]
-    clock.advance(seconds=1)
-    await store.messages.save("alice", "a", UserMessage("hi"))
-    assert await names(store, "alice", 2) == ["a", "c", "b"]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
@@ -106,13 +74,6 @@ async def test_paging_goes_on_while_threads_come_and_go(store: Store, clock: Fak
     assert [thread.id for thread in first.items] == ["t9", "t8", "t7", "t6"]
     assert [thread.id for thread in second.items] == ["t4", "t3", "t1", "t0"]
     assert second.next is None
-
-
-async def test_an_empty_resource_has_no_threads(store: Store) -> None:
-    """An unknown resource is an empty one."""
-    page = await store.threads.list("nobody")
-    assert (page.items, page.next) == ((), None)
-    assert await store.threads.count("nobody") == 0
 
 
 @pytest.mark.parametrize(
@@ -170,15 +131,6 @@ async def test_metadata_changes_by_a_function_of_what_is_stored(store: Store) ->
         await store.threads.update("alice", "t", title="new", metadata=refuse)
     after = await store.threads.get("alice", "t")
     assert (after.title, after.metadata["count"]) == (None, 10)
-
-
-async def test_a_refused_update_changes_nothing(store: Store) -> None:
-    """Of a title and bad metadata neither is kept."""
-    await store.threads.create("alice", "t", title="old", metadata={"a": 1})
-    with pytest.raises(NotJson):
-        await store.threads.update("alice", "t", title="new", metadata={"a": {1, 2}})
-    kept = await store.threads.get("alice", "t")
-    assert (kept.title, kept.metadata) == ("old", {"a": 1})
 
 
 async def test_updates_at_once_all_count(store: Store) -> None:

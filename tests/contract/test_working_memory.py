@@ -8,9 +8,6 @@ from kit.engines import OpenStore
 from kit.talk import forget_thread
 from memolog.errors import (
     DocumentConflict,
-    DocumentInvalid,
-    DocumentNotFound,
-    DocumentTooLarge,
     InputError,
     ThreadNotFound,
 )
@@ -154,20 +151,6 @@ async def test_many_writers_lose_nothing(open_a_store: OpenStore) -> None:
     assert document is not None
     assert sorted(document.current.text.split("\n")[2:-1]) == sorted(f"- {number}" for number in range(16))
     assert [v.number for v in await one.working_memory.versions("alice")] == list(range(17, 0, -1))
-
-
-async def test_limits_and_schemas_leave_things_as_they_were(store: Store) -> None:
-    """What is refused is not written, not even as a version."""
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
-    first = await store.working_memory.change("alice", replaced({"n": 1}, schema), who="x", most=100)
-    with pytest.raises(DocumentInvalid):
-        await store.working_memory.change("alice", merged_patch({"n": "one"}), who="x", most=100)
-    with pytest.raises(DocumentTooLarge):
-        await store.working_memory.change("alice", replaced({"n": 10**200}), who="x", most=100)
-    assert await store.working_memory.get("alice") == first
-    assert first.schema == schema
-    with pytest.raises(DocumentNotFound):
-        await store.working_memory.version("alice", 2)
 
 
 @pytest.mark.parametrize("text", ["", "a\x00b", "\ud800", "日本語 🧵", "'; DROP TABLE threads; --", "\x01x"])

@@ -398,13 +398,6 @@ def test_all_problems_at_once(tmp_path: Path) -> None:
         assert re.search(f"^- {line}", message, re.MULTILINE), line
 
 
-def test_a_refused_value_is_reported_once() -> None:
-    """What is wrong by itself is not also called a contradiction."""
-    message = refusal(lambda: Config.from_dict({"heartbeat": -1, "lease": 1}))
-    assert message.startswith("heartbeat = -1 is not")
-    assert "contradicts" not in message
-
-
 @pytest.mark.parametrize(
     ("name", "near"),
     [

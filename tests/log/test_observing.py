@@ -15,7 +15,7 @@ from memolog.events import Degraded, HintsChanged, RunEnded, RunFailed
 from memolog.log.runs import NewRun, RunResult
 from memolog.log.store import Rendered
 from memolog.memory import Memory
-from memolog.observer.model import ModelRefused, ModelReply, ModelRequest
+from memolog.observer.model import ModelReply, ModelRequest
 from memolog.testing import FakeClock, ScriptedModel, observations_of, reflection_of
 from memolog.text.tokens import HeuristicCounter
 
@@ -169,21 +169,6 @@ async def test_files_are_placeholders_unless_they_are_attached(tell: Open) -> No
     request = open_hearted.model.requests[-1]
     assert request.files == (PICTURE, LAW)
     assert "<attached>\n1. receipt.png, of message [1]\n2. law.pdf, of message [1]\n</attached>" in request.text
-
-
-async def test_a_model_that_cannot_see(tell: Open) -> None:
-    """If files are refused the same is asked without them, and observed."""
-
-    def blind(request: ModelRequest) -> str:
-        if request.files:
-            raise ModelRefused("This model takes text only.")
-        return "<observations>\n* 🔴 User sent a receipt [1]\n</observations>"
-
-    story = tell(ScriptedModel([blind, blind]), **{"observation.attach_files": True})
-    await story.say(UserMessage([TextPart(text="Keep this receipt."), PICTURE]))
-    assert [len(request.files) for request in story.model.requests] == [1, 0]
-    assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).cursor == 1
-    assert story.told(RunFailed) == []
 
 
 # ---------------------------------------------------------------- prompts

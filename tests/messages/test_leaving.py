@@ -12,7 +12,7 @@ import pytest
 from kit.clock import until
 from kit.engines import engines
 from kit.talk import RESOURCE, THREAD, hold, stories
-from memolog import AssistantMessage, InputError, StoreError, SyncMemory, UserMessage, outbox
+from memolog import AssistantMessage, StoreError, SyncMemory, UserMessage, outbox
 from memolog.core.run import Usage
 from memolog.errors import NotSaved, StoreClosed, StoreUnavailable
 from memolog.events import Degraded
@@ -170,18 +170,6 @@ async def test_usage_is_booked_with_what_is_saved_later(tell: Open) -> None:
     await story.memory.settled()
     total = await (await story.store()).ledger.total(RESOURCE, thread=THREAD)
     assert (total.input_tokens, total.output_tokens, total.cost) == (700, 7, 0.5)
-    await story.recovers()
-
-
-async def test_a_wrong_message_does_not_take_others_with_it(tell: Open) -> None:
-    """What was taken before it, and could not be saved yet, stays."""
-    story = tell()
-    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
-        with unwritable(await story.store()):
-            await turn.prepare(UserMessage("one", id="m1"))
-        with pytest.raises(InputError):
-            await turn.record(AssistantMessage("wrong", id=""))
-    story.said.append("one")
     await story.recovers()
 
 

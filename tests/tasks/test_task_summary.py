@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from memolog.core.observation import Observation, Priority, Source, Span
-from memolog.tasks.summary import draft
+from memolog.tasks.calls import draft
 from memolog.tasks.task import Task
 
 NOW = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)

@@ -133,15 +133,6 @@ async def test_a_document_that_is_emptied_is_said_to_be(memory: Memory) -> None:
         assert block((await turn.prepare()).edge) == ""
 
 
-async def test_a_clone_begins_with_what_its_original_knew(memory: Memory) -> None:
-    """The clone's prefix holds the present text of the thread's document."""
-    await hold(memory, "hello")
-    await memory.resource("alice").working_memory(thread="t1").replace("Knows this", who="test")
-    await memory.thread("t1", resource="alice").clone("t2")
-    context = await hold(memory, "go on", thread="t2")
-    assert "Knows this" in block(context.blocks)
-
-
 async def test_templates_schemas_and_limits(memory: Memory) -> None:
     """What a user meets: a start that does not overwrite, a schema that refuses, a limit that says by how much."""
     facts = memory.resource("alice").working_memory()

@@ -23,7 +23,6 @@ from memolog.db.rows import message_from_row
 from memolog.db.scope import LAST, check_ids, check_optional_ids, taking_thread
 from memolog.db.sqlite_files import clean_file, copies_of
 from memolog.errors import InputError, NotFound
-from memolog.log.runs import deleting_extracts
 from memolog.log.withdrawals import LogChanges, Loss, ranges, rederiving, taking_logs
 from memolog.messages.tombstones import burying_all, burying_messages
 from memolog.search.index import clearing_index, reading_scope, resetting_index, taking_index
@@ -31,6 +30,7 @@ from memolog.search.index import clearing_index, reading_scope, resetting_index,
 if TYPE_CHECKING:
     from memolog.connection import Components, Connection
 
+extract_queries = load_queries("log/extracts")
 q = load_queries("admin/forgetting")
 line_queries = load_queries("log/lines")
 log_queries = load_queries("log/logs")
@@ -306,7 +306,7 @@ def _forgetting_range(resource: str, where: dict[str, int], at: int) -> Script[F
     rows = yield q.tombstone(**where)
     runs = yield log_queries.abandon_runs_over(now=at, **where)
     extracts = yield q.count_extracts(**where)
-    yield from deleting_extracts(where)
+    yield extract_queries.delete_extracts_over(**where)
     groups = yield log_queries.void_groups_over(**where)
     yield q.clear_group_hints(**from_here)
     hints = yield q.clear_thread_hints(**from_here)

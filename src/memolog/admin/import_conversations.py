@@ -149,7 +149,10 @@ async def _save(store: "Store", resource: str, thread: str, messages: tuple[NewM
             if isinstance(error, MessageConflict) and await _has_same_words(store, resource, thread, messages[0]):
                 tally.same["message"] += 1
             else:
-                tally.skip(f"{thread}, message {messages[0].id}", _why(error))
+                why = error.what
+                if isinstance(error, MessageConflict):
+                    why = "it was forgotten" if error.is_forgotten else "another message has its id"
+                tally.skip(f"{thread}, message {messages[0].id}", why)
             return
         # One refused message fails the whole batch, so save the messages one by one.
         for one in messages:
@@ -165,12 +168,6 @@ async def _has_same_words(store: "Store", resource: str, thread: str, one: NewMe
     rows = [row for row in await store.messages.get(resource, one.id or "", thread=thread) if row.state == "live"]
     stored = [mark for row in rows for mark in marks_of(one.role, row.parts)]
     return stored == marks_of(one.role, one.parts)
-
-
-def _why(error: InputError) -> str:
-    if not isinstance(error, MessageConflict):
-        return error.what
-    return "it was forgotten" if error.is_forgotten else "another message has its id"
 
 
 async def _compare(

@@ -133,15 +133,6 @@ async def _threads(store: Store, tables: _Tables, resource: str | None, tally: T
     return thread_hints
 
 
-def _has_forgotten(record: Record, tally: Tally) -> bool:
-    """Return whether a record may have been made from forgotten messages. If so, skip it."""
-    owner, thread = record["resource"], record["thread"]
-    is_gone = any(of == owner and thread in {None, name} for of, name in tally.forgotten)
-    if is_gone:
-        tally.skip(f"record {record['id']}", "a message that it was made from was forgotten here")
-    return is_gone
-
-
 async def _records(
     components: Components,
     tables: _Tables,
@@ -151,8 +142,13 @@ async def _records(
 ) -> None:
     chains: dict[tuple[str, str | None], list[Record]] = defaultdict(list)
     for record in await tables.rows("mastra_observational_memory", q.records()):
-        if resource in {None, record["resource"]} and not _has_forgotten(record, tally):
-            chains[record["resource"], record["thread"]].append(record)
+        owner, thread = record["resource"], record["thread"]
+        if resource not in {None, owner}:
+            continue
+        if any(of == owner and thread in {None, name} for of, name in tally.forgotten):
+            tally.skip(f"record {record['id']}", "a message that it was made from was forgotten here")
+        else:
+            chains[owner, thread].append(record)
     hinted = dict(thread_hints)
     for (owner, thread), chain in chains.items():
         if chain[-1]["reflection"]:
@@ -343,7 +339,10 @@ class _Log:
             thread_hints = chunk.hints if _has_hints(chunk.hints) else self.text_hints
             last = next(row for row in self.messages[name] if row.seq == span[1])
             hints = replace(thread_hints, at=last.created_at, last_seq=last.seq)
-            self._hold_back(hints if _has_hints(thread_hints) else None)
+            # The last group is buffered. Activation renders its text and applies its hints.
+            values = next(values for table, values in reversed(self.rows) if table.kind == "group")
+            told = dumps(encode(hints)) if _has_hints(thread_hints) else None
+            values |= {"activated_at": None, "text": "", "hints": told}
 
     def _span(self, chunk: Chunk, rows: Sequence[Message], start: int) -> tuple[int, int] | None:
         """Return the span that a chunk covers after message `start`, (0, 0) if it covers none, or None for an invalid span."""
@@ -357,11 +356,6 @@ class _Log:
             return 0, 0
         is_whole = seqs == list(range(start + 1, seqs[-1] + 1)) and _is_closed(rows, seqs[-1])
         return (start + 1, seqs[-1]) if is_whole else None
-
-    def _hold_back(self, hints: Hints | None) -> None:
-        """Change the last group to a buffered one. Activation renders its text and applies its hints."""
-        values = next(values for table, values in reversed(self.rows) if table.kind == "group")
-        values |= {"activated_at": None, "text": "", "hints": dumps(encode(hints)) if hints else None}
 
     def _group(
         self,

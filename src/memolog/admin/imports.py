@@ -251,7 +251,8 @@ def _batches(path: Path, resource: str | None) -> Iterator[_Batch]:
     made_at = 0
     for number, data in _read_export(path):
         if data.get("kind") == "header":
-            made_at = _made_at(data)
+            with suppress(KeyError, TypeError, ValueError):
+                made_at = to_micros(datetime.fromisoformat(data["created_at"]))
             if resource is not None and len(data.get("resources", ())) != 1:
                 raise InputError(
                     f"{path.name} does not contain exactly one resource, so it cannot be imported as {resource!r}.",
@@ -272,13 +273,6 @@ def _batches(path: Path, resource: str | None) -> Iterator[_Batch]:
             batch = _Batch(resource=batch.resource, made_at=made_at, first=number + 1, last=number)
     if batch is not None:
         yield batch
-
-
-def _made_at(header: dict[str, Any]) -> int:
-    try:
-        return to_micros(datetime.fromisoformat(header["created_at"]))
-    except (KeyError, TypeError, ValueError):
-        return 0
 
 
 def _resource(data: dict[str, Any], path: Path, number: int) -> str:

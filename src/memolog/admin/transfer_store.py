@@ -7,7 +7,7 @@ stored row. Imported groups are rendered again, and an observation gets at most 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
@@ -419,10 +419,12 @@ def _compare(table: Table, row: Values, here: Values, arrived: Arrived) -> None:
     if row == here:
         arrived.same[table.kind] += 1
         return
-    for name in _differing(table, row, here):
-        raise ImportConflict(
-            _described(table, row), f"its {name} is {_shortened(here[name])} here, not {_shortened(row[name])}"
-        )
+    for name in table.fixed:
+        is_emptied = name == "parts" and any(one["state"] == "forgotten" or one["pruned"] for one in (row, here))
+        if row[name] != here[name] and not is_emptied:
+            raise ImportConflict(
+                _described(table, row), f"its {name} is {_shortened(here[name])} here, not {_shortened(row[name])}"
+            )
     if table.newer is not None and here[table.newer] < row[table.newer]:
         raise ImportConflict(
             _described(table, row),
@@ -430,13 +432,6 @@ def _compare(table: Table, row: Values, here: Values, arrived: Arrived) -> None:
         )
     arrived.moved.add(table.key(row))
     arrived.kept[table.kind] += 1
-
-
-def _differing(table: Table, row: Values, here: Values) -> Iterator[str]:
-    for name in table.fixed:
-        is_emptied = name == "parts" and any(one["state"] == "forgotten" or one["pruned"] for one in (row, here))
-        if row[name] != here[name] and not is_emptied:
-            yield name
 
 
 def _described(table: Table, row: Values) -> str:

@@ -4,7 +4,6 @@ A summary is made from the observations of the log, or by the model, or by the e
 not locked meanwhile. If a message of the batch has changed, the batch is read again.
 """
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -20,7 +19,7 @@ from memolog.core.deadline import offload
 from memolog.core.message import Message, has_many_parts
 from memolog.core.observation import Span
 from memolog.core.reports import Compacted, Compaction
-from memolog.errors import Conflict, LeaseLost
+from memolog.errors import Conflict
 from memolog.events import CompactionMade
 from memolog.log.executor import Core
 from memolog.log.runner import RunFault
@@ -83,29 +82,22 @@ class Compacting:
         self._core.runner.spawn(self._automatic(resource, thread, config))
 
     async def _automatic(self, resource: str, thread: str, config: Config) -> None:
-        settings = config.compaction
+        keep = config.compaction.after
         try:
-            after, due = await self._store.compactions.due(resource, thread, keep=settings.after)
-            if due >= settings.batch:
-                await self._with_lease(resource, thread, config, after)
+            after, due = await self._store.compactions.due(resource, thread, keep=keep)
+            name, lasts = f"compact {thread[:_NAME_CHARACTERS]}", timedelta(seconds=config.lease)
+            # Without the lease, another process is compacting this thread.
+            if due >= config.compaction.batch and (
+                lease := await self._store.leases.acquire(resource, name, self._core.owner, lasts=lasts)
+            ):
+                try:
+                    await self.compact(resource, thread, config, keep=keep, after=after, partly=False, again=False)
+                finally:
+                    await self._store.leases.release(resource, lease)
         except Exception as error:  # noqa: BLE001 - a background task has no caller, so the error becomes an event
             self._core.bus.degraded(resource, thread, "compacting", error)
         finally:
             self._under_way.discard((resource, thread))
-
-    async def _with_lease(self, resource: str, thread: str, config: Config, after: int) -> None:
-        """Compact, unless another process is compacting this thread."""
-        name, owner = f"compact {thread[:_NAME_CHARACTERS]}", self._core.owner
-        lasts = timedelta(seconds=config.lease)
-        lease = await self._store.leases.acquire(resource, name, owner, lasts=lasts)
-        if lease is None:
-            return
-        try:
-            keep = config.compaction.after
-            await self.compact(resource, thread, config, keep=keep, after=after, partly=False, again=False)
-        finally:
-            with contextlib.suppress(LeaseLost):
-                await self._store.leases.release(resource, lease)
 
     # ------------------------------------------------------------ batches
 

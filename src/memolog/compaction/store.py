@@ -280,12 +280,11 @@ def _pruning(thread_pk: int, seqs: Sequence[int], left: Callable[[str], str]) ->
     gone = set(seqs)
     # These are also batches that were restored and whose messages were compacted again.
     for row in (yield q.compactions_over(thread_pk=thread_pk, first_seq=seqs[0], last_seq=seqs[-1])):
-        before = [_without_raw(old, left) if old["seq"] in gone else old for old in loads(row.before)]
+        before = loads(row.before)
+        for old in before:
+            if old["seq"] in gone:
+                old |= {"injection": None, "search": None, "brief": _left_of(old["brief"], left)}
         yield q.set_before(compaction_pk=row.pk, before=dumps(before))
-
-
-def _without_raw(old: dict[str, Any], left: Callable[[str], str]) -> dict[str, Any]:
-    return {**old, "injection": None, "search": None, "brief": _left_of(old["brief"], left)}
 
 
 def _left_of(packed: str | None, left: Callable[[str], str]) -> str | None:

@@ -290,11 +290,14 @@ class Contexts:
             newest = _newest(tail, config.last_messages)
             before = tail[-len(newest) - 1].created_at if len(newest) < len(tail) else None
             snapshot = replace(snapshot, tail=newest, covered_at=before, groups=(), cursor=0, repeated=())
+        today = local(view.now, view.zone).date()
         view = replace(
             view,
             snapshot=snapshot,
             task_lines=await self._task_lines(view),
-            plans=await self._plans(view) if config.observe else (),
+            plans=await self._store.logs.plans(read, since=shifted(today, -PASSED_DAYS), before=today)
+            if config.observe
+            else (),
             recalled=_recalled(view),
         )
         is_long = has_many_parts(snapshot.tail)
@@ -312,10 +315,6 @@ class Contexts:
             return ()
         tasks = await self._store.task_ready.edge(view.snapshot.resource, thread.id, now=view.now)
         return edge_lines(tasks, now=view.now, budget=budget, count=self._counter.count)
-
-    async def _plans(self, view: View) -> tuple[Observation, ...]:
-        today = local(view.now, view.zone).date()
-        return await self._store.logs.plans(view.snapshot, since=shifted(today, -PASSED_DAYS), before=today)
 
     async def including(
         self,

@@ -333,15 +333,11 @@ def _notes(
             is_second = part.call_id in names and (index, place) not in late
             words = _REPEATED_RESULT if is_second else _LATE_RESULT
             tool = str(part.name or names.get(part.call_id) or f"call {part.call_id}")
-            text = (
-                f"{words.format(tool=escape(quoted_label(tool, is_tool=True)) or 'a tool')}\n{_late_result(part, tool)}"
-            )
+            named = words.format(tool=escape(quoted_label(tool, is_tool=True)) or "a tool")
+            content, error = escape(content_text(part.content)), "true" if part.is_error else None
+            result = element("late-result", content, tool=label(tool), call=part.call_id, error=error)
+            text = f"{named}\n{result}"
             yield replace(piece, role="user", parts=(TextPart(text=text), *part.files), synthetic=True)
-
-
-def _late_result(part: ToolResultPart, tool: str) -> str:
-    error = "true" if part.is_error else None
-    return element("late-result", escape(content_text(part.content)), tool=label(tool), call=part.call_id, error=error)
 
 
 def _reach(messages: Sequence[Message], items: Sequence[_Item[Message]]) -> list[int]:

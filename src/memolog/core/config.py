@@ -339,9 +339,13 @@ class Config(SettingGroup):
 
     def __post_init__(self) -> None:
         wrong = wrong_values(self)
-        problems = [*_wrong_sections(self), *wrong.values()]
+        problems = [
+            f"{name} = {shown(getattr(self, name))} is not of type {made.__name__}. Config.from_dict takes plain tables."
+            for name, made in SECTIONS.items()
+            if not isinstance(getattr(self, name), made)
+        ]
         sound = {name: value for name, value in _values(self).items() if name not in wrong}
-        refuse([*problems, *contradictions(sound, {})])
+        refuse([*problems, *wrong.values(), *contradictions(sound, {})])
 
     @property
     def named(self) -> frozenset[str]:
@@ -485,7 +489,9 @@ class Config(SettingGroup):
         problems: list[str] = []
         for reading in readings:
             values.update(reading.values)
-            given |= _given_by(reading)
+            # A source that has all settings, as `to_dict` does, gives only those that differ from their defaults.
+            has_all = len(reading.values) == len(_known())
+            given |= {n for n, value in reading.values.items() if not has_all or value != _known()[n].default}
             where.update(reading.where)
             problems.extend(reading.problems)
             for name in reading.refused:
@@ -512,14 +518,6 @@ def _known() -> Mapping[str, Setting]:
     return {item.name: item for item in settings()}
 
 
-def _given_by(reading: Reading) -> set[str]:
-    """Return the names of the settings in a source. If it has all, as `to_dict` does, skip those that have their defaults."""
-    known = _known()
-    if len(reading.values) < len(known):
-        return set(reading.values)
-    return {name for name, value in reading.values.items() if value != known[name].default}
-
-
 def _values(config: Config) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for item in (item for item in fields(config) if item.init):
@@ -529,14 +527,6 @@ def _values(config: Config) -> dict[str, Any]:
         elif isinstance(value, SECTIONS[item.name]):
             values |= {f"{item.name}.{x.name}": getattr(value, x.name) for x in fields(value) if x.init}
     return values
-
-
-def _wrong_sections(config: Config) -> list[str]:
-    return [
-        f"{name} = {shown(getattr(config, name))} is not of type {made.__name__}. Config.from_dict takes plain tables."
-        for name, made in SECTIONS.items()
-        if not isinstance(getattr(config, name), made)
-    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -588,11 +578,12 @@ def _shared_blocks_at(values: SettingValues) -> int:
     return block_at(values[_BLOCK_AFTER], limit)
 
 
-def _exclusive(first: str, is_first: object, second: str, is_second: object, *, why: str, then: str) -> Contradiction:
+def _exclusive(first: str, second: str, value: bool, *, why: str, then: str) -> Contradiction:
+    """Return the rule that `first` must not be True while `second` has this value."""
     return Contradiction(
         first=first,
         second=second,
-        broken=lambda values: values[first] is is_first and values[second] is is_second,
+        broken=lambda values: values[first] is True and values[second] is value,
         why=why,
         then=then,
     )
@@ -678,7 +669,7 @@ CONTRADICTIONS: Final = (
         then="Lower heartbeat to about a third of lease",
     ),
     *(
-        _exclusive(name, True, "read_only", True, why=f"{what} has to be written", then="Set one of them to False")
+        _exclusive(name, "read_only", True, why=f"{what} has to be written", then="Set one of them to False")
         for name, what in (
             ("buffer_on_idle", "what is buffered"),
             ("manage_working_memory", "what the observer changes"),
@@ -686,22 +677,22 @@ CONTRADICTIONS: Final = (
         )
     ),
     _exclusive(
-        "buffer_on_idle", True, "observe", False,
+        "buffer_on_idle", "observe", False,
         why="nothing observes what would be buffered",
         then="Set observe = True, or buffer_on_idle = False",
     ),
     _exclusive(
-        "manage_working_memory", True, "observe", False,
+        "manage_working_memory", "observe", False,
         why="it is the observer that maintains the working memory",
         then="Set observe = True, or manage_working_memory = False",
     ),
     _exclusive(
-        "buffer_on_idle", True, "observation.buffer_tokens", False,
+        "buffer_on_idle", "observation.buffer_tokens", False,
         why="buffering is off",
         then="Give observation.buffer_tokens a share such as 0.2, or set buffer_on_idle = False",
     ),
     _exclusive(
-        "redact_raw", True, "redact", False,
+        "redact_raw", "redact", False,
         why="secrets would be removed from stored messages and left in everything else",
         then="Set redact = True, or redact_raw = False",
     ),

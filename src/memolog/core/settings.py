@@ -100,10 +100,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {' or '.join(near)}?" if near else ""
 
 
-def _as_is(value: object) -> object:
-    return value
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingKind:
     """One kind of value. `accepts` completes the sentence "… is not …"."""
@@ -113,7 +109,7 @@ class SettingKind:
     allows: Callable[[object], bool]
     read: Callable[[str], object]
     """Converts the text of an environment variable. Raises ValueError."""
-    take: Callable[[object], object] = _as_is
+    take: Callable[[object], object] = lambda value: value
     """Converts a value of a file or a mapping. Raises ValueError."""
     choices: tuple[str, ...] = ()
 
@@ -126,8 +122,8 @@ def _is_number(value: object) -> TypeGuard[float]:
     return _is_whole(value) or (isinstance(value, float) and isfinite(value))
 
 
-def _within(value: object, least: float, most: float) -> bool:
-    return _is_number(value) and least <= value <= most
+def _is_amount(value: object, most: float) -> bool:
+    return _is_number(value) and 0 <= value <= most
 
 
 def _read_number(text: str) -> object:
@@ -172,7 +168,7 @@ def seconds(*, zero: bool = False) -> SettingKind:
     return SettingKind(
         name="seconds",
         accepts=f'a number of seconds {start} (in files and variables also "30s", "5m", "24h")',
-        allows=lambda value: _within(value, 0, _MOST_SECONDS) and (zero or value != 0),
+        allows=lambda value: _is_amount(value, _MOST_SECONDS) and (zero or value != 0),
         read=_read_seconds,
         take=lambda value: _read_seconds(value.strip()) if isinstance(value, str) else value,
     )
@@ -183,7 +179,7 @@ def dollars() -> SettingKind:
     return SettingKind(
         name="dollars",
         accepts="an amount of US dollars from 0",
-        allows=lambda value: _within(value, 0, _MOST),
+        allows=lambda value: _is_amount(value, _MOST),
         read=_read_number,
     )
 
@@ -209,7 +205,7 @@ def keep_share_or_tokens(base: str) -> SettingKind:
         name="share-or-tokens",
         accepts=f"a share of {base} above 0 and up to 1, or a whole number of tokens from 1,000",
         allows=lambda value: (
-            (_within(value, 0, 1) and value != 0) or (_is_whole(value) and LEAST_KEPT <= value <= _MOST)
+            (_is_amount(value, 1) and value != 0) or (_is_whole(value) and LEAST_KEPT <= value <= _MOST)
         ),
         read=_read_number,
     )
@@ -328,7 +324,7 @@ class KeepRecent:
 
     def __post_init__(self) -> None:
         problems: list[str] = []
-        if not _within(self.hours, 0, _MOST):
+        if not _is_amount(self.hours, _MOST):
             problems.append(f"keep_recent.hours = {shown(self.hours)} is not a number from 0.")
         if not count(0).allows(self.observations):
             text = f"keep_recent.observations = {shown(self.observations)}"

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from memolog.core.config import Config
+from memolog.core.model_names import canonical_model
 from memolog.core.observation import Span
 from memolog.core.pairs import OpenCalls
 from memolog.log.snapshot import GroupRow
@@ -79,7 +80,7 @@ def recover(state: State, config: Config, now: datetime) -> Recover | None:
     """Take over a run whose lease has ended, or retry a failed run whose retry is due."""
     del config
     for run in sorted(state.runs, key=lambda run: (run.span.first if run.span else 0, run.id)):
-        if run.status == "running" and run.has_ended(now):
+        if run.status == "running" and (run.is_silent or run.lease_until <= now):
             return Recover(run=run.id, fence=run.fence, reason="its owner let the lease run out")
         if run.status == "failed" and is_due(run.retry_at, now) and is_due(state.log.retry_at, now):
             return Recover(run=run.id, fence=run.fence, reason=f"try {run.attempt + 1} after a failure")
@@ -145,8 +146,10 @@ def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
     elif step is not None and free >= step:
         spans = _pick(stretches, most, step // 2)
         reason = f"{free:,} tokens are new since the last span, a step is {step:,}"
-    elif _is_full(state, config) and not _is_underway(state) and (step is not None or not _is_own_full(state, config)):
-        # Without a buffer step a turn waits for its own thread (rule `observe`), so only other threads are observed here.
+    elif _is_full(state, config) and not state.ready and not any(run.kind == "observe" for run in state.runs):
+        if step is None and state.own_tail.tokens >= config.threshold_for(state.log_tokens):
+            # Without a buffer step a turn waits for its own thread (rule `observe`), so only other threads are observed here.
+            return None
         spans = _pick(stretches, most, (step or 0) // 2)
         reason = f"the tail has {state.uncovered_tokens:,} tokens and nothing is buffered"
     else:
@@ -201,7 +204,9 @@ def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
         has_grown = is_untried or state.log_tokens >= state.log.settled_tokens + _GROWTH * config.reflect_at
         if state.log_tokens < config.reflect_background_at or not has_grown:
             return None
-        if not is_urgent and not _all_observed_once(state):
+        # A shared log is not reflected before each of its threads was observed once.
+        is_new = state.scope == "resource" and any(tail.weights and not tail.hinted for tail in state.tails)
+        if is_new and not is_urgent:
             return None
     groups = oldest_slice(state, config, now)
     if by_hand and _is_condensed(groups):
@@ -274,10 +279,6 @@ def _rest(state: State, now: datetime) -> str:
     return f"the observer is given a rest after {state.log.failures} failures; " if _is_resting(state, now) else ""
 
 
-def _is_underway(state: State) -> bool:
-    return bool(state.ready or [run for run in state.runs if run.kind == "observe"])
-
-
 def _is_condensed(groups: tuple[GroupRow, ...]) -> bool:
     return not groups or (len(groups) == 1 and groups[0].kind == "reflection")
 
@@ -294,8 +295,11 @@ def _free_of_charge(state: State, config: Config, now: datetime) -> str | None:
     asked, activated = state.thread.last_request_at, state.last_activation_at
     if asked is None or (activated is not None and activated > asked):
         return None
-    if config.activate_on_model_change and state.has_other_model:
-        return f"the model changed from {state.thread.last_model} to {state.asked.model}"
+    model, last = state.asked.model, state.thread.last_model
+    # Two names of one model do not differ.
+    is_other = model and last and canonical_model(model) != canonical_model(last)
+    if config.activate_on_model_change and is_other:
+        return f"the model changed from {last} to {model}"
     idle = (now - asked).total_seconds()
     if state.cache_seconds is not None and idle > state.cache_seconds:
         return f"no request for {idle:,.0f} s, so the prompt cache is cold"
@@ -322,10 +326,6 @@ def _is_full(state: State, config: Config) -> bool:
     return state.uncovered_tokens >= config.threshold_for(state.log_tokens)
 
 
-def _is_own_full(state: State, config: Config) -> bool:
-    return state.own_tail.tokens >= config.threshold_for(state.log_tokens)
-
-
 def _stretches(state: State, *, apart_from: int) -> tuple[FreeStretch, ...]:
     """Return the free stretch of each thread, sorted by the time of its first message. `free_stretch` explains `apart_from`."""
     free = (free_stretch(state, tail, apart_from=apart_from) for tail in state.tails)
@@ -350,10 +350,6 @@ def _pick(stretches: tuple[FreeStretch, ...], most: int, least: int = 0) -> tupl
         picked.append(SpanOf(thread=stretch.thread, span=span))
         total += tokens
     return tuple(picked)
-
-
-def _all_observed_once(state: State) -> bool:
-    return state.scope == "thread" or all(tail.hinted or not tail.weights for tail in state.tails)
 
 
 def activatable(state: State, now: datetime) -> tuple[tuple[ReadyGroup, int], ...]:

@@ -17,7 +17,6 @@ from memolog.core.deadline import Budget, offload
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import has_many_parts
 from memolog.core.observation import Scope
-from memolog.db.queries import Row
 from memolog.errors import Conflict, LeaseLost, MemologError
 from memolog.events import Activated, Decided, Event, Recovered, RunStarted, changed_document, new_generation_event
 from memolog.log.decide import decide
@@ -26,7 +25,7 @@ from memolog.log.journal import EventJournal
 from memolog.log.render import render_group
 from memolog.log.runner import RunBatch, Runner, retry_at
 from memolog.log.runs import NewRun, RunClaim
-from memolog.log.snapshot import RunRow, Snapshot
+from memolog.log.snapshot import Snapshot
 from memolog.log.state import (
     Activate,
     ActivateReflection,
@@ -223,16 +222,14 @@ class Core:
         """Return, by thread, the first message that a running turn has saved and no model has answered."""
         first: dict[str, int] = {}
         for row in snapshot.unseen:
-            if self._is_running(row):
+            # The turn is open in this process, or belongs to another process that is alive.
+            is_running = row.turn in self._open_turns
+            if row.owner != self.owner:
+                limits = {"silence": _TURN_SILENCE_SECONDS, "lease": _TURN_SECONDS}
+                is_running = self.store.processes.judge(row.owner, beat_of(row), **limits) in {"moving", "fresh"}
+            if is_running:
                 first[row.thread] = min(row.first_seq, first.get(row.thread, row.first_seq))
         return first
-
-    def _is_running(self, row: Row) -> bool:
-        """Return whether the turn is open in this process, or belongs to another process that is alive."""
-        if row.owner == self.owner:
-            return row.turn in self._open_turns
-        life = self.store.processes.judge(row.owner, beat_of(row), silence=_TURN_SILENCE_SECONDS, lease=_TURN_SECONDS)
-        return life in {"moving", "fresh"}
 
     async def _perform(
         self, decision: Decision, snapshot: Snapshot, config: Config, patience: float | None, hold: Hold
@@ -370,17 +367,11 @@ class Core:
         return self._run(claims, snapshot, config)
 
     def _run(self, claims: Sequence[RunClaim], snapshot: Snapshot, config: Config) -> RunBatch:
+        where = {"resource": snapshot.resource, "thread": snapshot.thread.id}
         # After the runs have ended, decide again, because the next span may be due.
-        then = partial(self._look_again, ending=False)
-        return self.runner.launch(
-            tuple(claims), resource=snapshot.resource, thread=snapshot.thread.id, config=config, then=then
-        )
+        return self.runner.launch(tuple(claims), **where, config=config, then=self.look_again)
 
-    def look_later(self, resource: str, thread: str, config: Config) -> None:
-        """Decide in the background at the end of a turn, because another caller has the lock now."""
-        self.runner.spawn(self._look_again(resource, thread, config, ending=True))
-
-    async def _look_again(self, resource: str, thread: str, config: Config, *, ending: bool) -> None:
+    async def look_again(self, resource: str, thread: str, config: Config, *, ending: bool = False) -> None:
         """Wait for the lock of a log and decide. Skipped if another task already waits, except at the end of a turn."""
         gate = self._gate(resource, thread, config.scope)
         if gate.is_queued and not ending:
@@ -491,7 +482,8 @@ class Core:
                 return True
         else:
             row = next((known for known in snapshot.runs if known.id == run), None)
-            if patience is not None and not self._is_moving(row):
+            processes = self.store.processes
+            if patience is not None and (row is None or processes.judge(row.owner, row.owner_beat) != "moving"):
                 # The process of the run may be dead. A later round takes the run over when this is certain.
                 return False
             while loop.time() < end:
@@ -500,10 +492,13 @@ class Core:
                 current = await self.store.runs.get(snapshot.resource, run)
                 if current is None or current.status != "running":
                     return True
-                if row is not None and await self.store.processes.life(row.owner) == "silent":
+                if row is not None and await processes.life(row.owner) == "silent":
                     return True
         if patience is not None and config.observation.deadline:
-            await self._note_stall(run, snapshot, config)
+            now, error = self.clock.now(), f"no answer within {config.observation.deadline:g} s"
+            later = retry_at(snapshot.log.failures + 1, now, self._chance())
+            await self.store.runs.note_stall(snapshot.resource, snapshot.log.pk, run, error, now=now, retry_at=later)
+            self.bus.degraded(snapshot.resource, snapshot.thread.id, "waiting for the model", error)
         return False
 
     def _silent(self, snapshot: Snapshot) -> frozenset[str]:
@@ -511,17 +506,6 @@ class Core:
         judge = self.store.processes.judge
         others = (run for run in snapshot.runs if run.status == "running" and run.owner != self.owner)
         return frozenset(run.id for run in others if judge(run.owner, run.owner_beat) == "silent")
-
-    def _is_moving(self, run: RunRow | None) -> bool:
-        """Return whether this process has seen a new beat from the process of a run."""
-        return run is not None and self.store.processes.judge(run.owner, run.owner_beat) == "moving"
-
-    async def _note_stall(self, run: str, snapshot: Snapshot, config: Config) -> None:
-        now = self.clock.now()
-        error = f"no answer within {config.observation.deadline:g} s"
-        later = retry_at(snapshot.log.failures + 1, now, self._chance())
-        await self.store.runs.note_stall(snapshot.resource, snapshot.log.pk, run, error, now=now, retry_at=later)
-        self.bus.degraded(snapshot.resource, snapshot.thread.id, "waiting for the model", error)
 
 
 def _decided(snapshot: Snapshot, config: Config, asked: Asked, now: datetime) -> Decision:

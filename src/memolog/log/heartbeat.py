@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 from memolog.core.cache import Cache
 from memolog.core.clock import Clock, from_micros, to_micros
 from memolog.core.run import Lease
-from memolog.db.engine import Calls, Engine, writes
+from memolog.db.engine import Engine, TimedCalls, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import check_ids
 from memolog.errors import InputError, MemologError
@@ -181,30 +181,22 @@ class Heartbeat:
         await self.ended()
 
 
-class Leases(Calls):
+class Leases(TimedCalls):
     """The leases of every resource, one resource at a time."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        super().__init__(engine)
-        self._clock = clock
-
-    async def acquire(self, resource: str, name: str, owner: str, *, lasts: timedelta) -> Lease | None:
+    @writes("leases.acquire")
+    def acquire(self, resource: str, name: str, owner: str, *, lasts: timedelta) -> Script[Lease | None]:
         """Return the lease. None if it has an owner, even if that owner is the caller."""
         check_ids(resource=resource, lease=name, owner=owner)
         if lasts <= timedelta(0):
             raise InputError(f"`lasts` must be positive, got {lasts}.", then="Pass a positive duration.")
-        now = self._clock.now()
+        now = self._now()
         try:
-            end = now + lasts
+            end = from_micros(now) + lasts
         except OverflowError:
             raise InputError(f"`lasts` is too long: {lasts}.", then="Pass a shorter duration.") from None
-        step = leases.acquire(resource=resource, name=name, owner=owner, now=to_micros(now), expires_at=to_micros(end))
-
-        def script() -> Script[Lease | None]:
-            rows = yield step
-            return Lease(name=name, owner=owner, fence=rows[0].fence, expires_at=end) if rows else None
-
-        return await self.engine.write(script, name="leases.acquire")
+        rows = yield leases.acquire(resource=resource, name=name, owner=owner, now=now, expires_at=to_micros(end))
+        return Lease(name=name, owner=owner, fence=rows[0].fence, expires_at=end) if rows else None
 
     @writes("leases.release")
     def release(self, resource: str, lease: Lease) -> Script[bool]:

@@ -123,10 +123,10 @@ def _branch(root: Observation, children: dict[int, list[Observation]], names: Ma
     while todo:
         observation, parent, depth = todo.pop()
         indent = "  " * min(depth, _DEEPEST)
-        opening = (
-            f"{_mark(observation)}{_time(observation, parent)}{_name(observation, parent, names)}{_doubt(observation)}"
-        )
-        yield f"{indent}* {opening}{one_line(observation.text)}{_meaning(observation)}"
+        mark = f"{MARKS[observation.priority]} " if observation.priority in _SHOWN_MARKS else ""
+        opening = f"{mark}{_time(observation, parent)}{_name(observation, parent, names)}"
+        doubt = f"{UNVERIFIED} " if observation.is_unverified else ""
+        yield f"{indent}* {opening}{doubt}{one_line(observation.text)}{_meaning(observation)}"
         yield from _verbatim(observation, indent)
         below = children.pop(observation.ordinal, [])
         todo.extend((child, observation, depth + 1) for child in reversed(below))
@@ -136,15 +136,6 @@ def _name(observation: Observation, parent: Observation | None, names: Mapping[s
     """Return the name of a line's thread. The text is empty if the parent line has the same name."""
     name = names.get(observation.id)
     return f"{name}: " if name and (parent is None or names.get(parent.id) != name) else ""
-
-
-def _doubt(observation: Observation) -> str:
-    """Return the mark of a line with details that its sources do not contain."""
-    return f"{UNVERIFIED} " if observation.is_unverified else ""
-
-
-def _mark(observation: Observation) -> str:
-    return f"{MARKS[observation.priority]} " if observation.priority in _SHOWN_MARKS else ""
 
 
 def _time(observation: Observation, parent: Observation | None) -> str:

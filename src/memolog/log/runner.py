@@ -217,7 +217,9 @@ class Runner:
             done, _ = await asyncio.wait({work, beat}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if work not in done and beat in done:
                 beat.result()
-            for outcome in _result(work, seconds):
+            if not work.done():
+                raise RunFault(f"the run did not end within {seconds:g} s", cause="away")  # noqa: TRY301
+            for outcome in work.result():
                 try:
                     await self._store_outcome(batch, outcome)
                 except LeaseLost as lost:
@@ -347,12 +349,6 @@ class Runner:
 def retry_at(failures: int, now: datetime, chance: float) -> datetime:
     """Return when a failed run may be tried again."""
     return now + timedelta(seconds=back_off(failures, chance))
-
-
-def _result(work: "asyncio.Future[tuple[RunOutcome, ...]]", seconds: float) -> tuple[RunOutcome, ...]:
-    if not work.done():
-        raise RunFault(f"the run did not end within {seconds:g} s", cause="away")
-    return work.result()
 
 
 def _billed(usage: Usage | None, thread: str | None, batch: RunBatch) -> Usage | None:

@@ -200,8 +200,11 @@ class Runs(Calls):
                 inputs = {**loads(ended[0].inputs), "omitted": list(result.omitted)}
                 yield q.set_run_inputs(id=claim.run, inputs=dumps(inputs))
             if result.extracts:
-                span, who = Span(first=ended[0].first_seq, last=ended[0].last_seq), result.model
-                yield from storing_extracts(ended[0].thread_pk, span, result.extracts, who=who, run=claim.run, at=at)
+                row = {name: getattr(ended[0], name) for name in ("thread_pk", "first_seq", "last_seq")}
+                made = {**row, "at": at, "who": pack(result.model), "run": claim.run}
+                yield extracts.put_extract.many(
+                    [{**made, "key": new.key, "value": dumps(new.value)} for new in result.extracts]
+                )
             if usage is not None:
                 yield usage_step(resource, usage, claim.run, at)
 
@@ -316,7 +319,18 @@ class Extracts(Calls):
         """Return every version of every value, by key, oldest first. `before` limits them to messages before that number."""
         check_ids(resource=resource, thread=thread)
         step = extracts.list_extracts(resource=resource, thread=thread, before=LAST if before is None else before)
-        return await self.engine.fetch(step, lambda row: _extract(row, thread))
+        return await self.engine.fetch(
+            step,
+            lambda row: from_row(
+                Extract,
+                row,
+                value=loads(row.value),
+                by=unpack(row.who) or "",
+                at=from_micros(row.at),
+                thread=thread,
+                span=Span(first=row.first_seq, last=row.last_seq),
+            ),
+        )
 
 
 def _store_group(resource: str, ended: Row, result: RunResult, at: int) -> Script[None]:
@@ -381,37 +395,3 @@ def observation_values(o: Observation) -> dict[str, object]:
         "files": dumps(list(o.files)),
         "metadata": object_text("The metadata", o.metadata),
     }
-
-
-def storing_extracts(
-    thread_pk: int, span: Span, values: Sequence[NewExtract], *, who: str, run: str, at: int
-) -> Script[None]:
-    """Store the values that a run extracted from its span."""
-    for new in values:
-        yield extracts.put_extract(
-            thread_pk=thread_pk,
-            first_seq=span.first,
-            last_seq=span.last,
-            at=at,
-            key=new.key,
-            who=pack(who),
-            run=run,
-            value=dumps(new.value),
-        )
-
-
-def deleting_extracts(where: dict[str, int]) -> Script[None]:
-    """Delete the values extracted from a range of messages."""
-    yield extracts.delete_extracts_over(**where)
-
-
-def _extract(row: Row, thread: str) -> Extract:
-    return from_row(
-        Extract,
-        row,
-        value=loads(row.value),
-        by=unpack(row.who) or "",
-        at=from_micros(row.at),
-        thread=thread,
-        span=Span(first=row.first_seq, last=row.last_seq),
-    )

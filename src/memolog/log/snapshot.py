@@ -139,10 +139,6 @@ class RunRow:
     is_silent: bool = False
     """Whether that process is dead, even if the lease has not expired."""
 
-    def has_ended(self, now: datetime) -> bool:
-        """Return whether the lease has expired or the process is dead."""
-        return self.is_silent or self.lease_until <= now
-
 
 class _Groups(NamedTuple):
     """The groups of a log. `changes` counts the versions of the log that changed its groups."""
@@ -371,13 +367,10 @@ def reading_tail(
         rows = yield messages.tail(thread_pk=thread_pk, after=start, known=0)
         fresh, kept = {row.seq: message_from_row(row) for row in rows}, {}
     tail = {**kept, **fresh}
-    kept.update({row.seq: fresh[row.seq] for row in rows if _is_lasting(row)})
+    for row in rows:
+        if row.state == "live" and row.level == 0 and row.task is None and len(row.parts) <= _SHORT_CHARACTERS:
+            kept[row.seq] = fresh[row.seq]
     return tuple(tail[seq] for seq in sorted(tail)), kept
-
-
-def _is_lasting(row: Row) -> bool:
-    """Return whether a row may be cached: it is short, live, not compacted and has no task."""
-    return row.state == "live" and row.level == 0 and row.task is None and len(row.parts) <= _SHORT_CHARACTERS
 
 
 def completing_log(resource: str, thread: str, scope: Scope, new_id: Callable[[], str], now: int) -> Script[None]:

@@ -16,7 +16,6 @@ from memolog.core.clock import from_micros
 from memolog.core.config import Config
 from memolog.core.exact_json import JsonObject, loads
 from memolog.core.message import Message, Role, TextPart, pairs_of
-from memolog.core.model_names import canonical_model
 from memolog.core.observation import Scope, Span
 from memolog.core.run import RunKind
 from memolog.db.queries import Row
@@ -78,20 +77,18 @@ class Tail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadyGroup:
-    """A buffered group. Contexts do not show it until it is activated."""
-
-    id: str
-    thread: str
-    span: Span
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SpanOf:
     """A span of one thread."""
 
     thread: str
     span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyGroup(SpanOf):
+    """A buffered group. Contexts do not show it until it is activated."""
+
+    id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,14 +263,6 @@ class State:
         """Return the tail of `thread`."""
         return next((tail for tail in self.tails if tail.thread == self.thread.id), self.tails[0])
 
-    @property
-    def has_other_model(self) -> bool:
-        """Return whether the model differs from the model of the last request. Two names of one model do not differ."""
-        model, last = self.asked.model, self.thread.last_model
-        if not model or not last:
-            return False
-        return canonical_model(model) != canonical_model(last)
-
     def running(self, kind: RunKind) -> tuple[RunRow, ...]:
         """Return the running runs of a kind."""
         return tuple(run for run in self.runs if run.kind == kind and run.status == "running")
@@ -306,15 +295,25 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
         # For a manual call, all messages that its thread had at that time count as seen. Other threads are not affected.
         first = unseen.get(snapshot.thread.id)
         unseen |= {} if first is None else {snapshot.thread.id: max(first, asked.through + 1)}
-    tails = (_own_tail(snapshot, asked.factor), *_other_tails(snapshot.others, asked.factor))
+    own = Tail(
+        thread=snapshot.thread.id,
+        cursor=snapshot.cursor,
+        weights=weights_of(snapshot.tail, asked.factor),
+        hinted=snapshot.thread.hints.last_seq > 0,
+    )
+    tails = (own, *_other_tails(snapshot.others, asked.factor))
+    # A tail without a live message shows no message again.
+    repeated = snapshot.repeated if any(message.state == "live" for message in snapshot.tail) else ()
     return State(
         scope=snapshot.scope,
         thread=snapshot.thread,
         log=replace(snapshot.log, settled_tokens=_scaled(snapshot.log.settled_tokens, asked.factor)),
         asked=asked,
         tails=tuple(replace(t, unseen_from=unseen[t.thread]) if t.thread in unseen else t for t in tails),
-        repeated_tokens=_scaled(_repeated_tokens(snapshot, config), asked.factor),
-        entries=_entries(snapshot.groups, asked.factor),
+        repeated_tokens=_scaled(sum(min(m.tokens, config.repeated_tokens) for m in repeated), asked.factor),
+        entries=snapshot.groups
+        if asked.factor == 1.0
+        else tuple(replace(g, tokens=_scaled(g.tokens, asked.factor)) for g in snapshot.groups),
         ready=tuple(
             ReadyGroup(id=group.id, thread=group.thread, span=group.span)
             for group in snapshot.buffered
@@ -327,28 +326,8 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
     )
 
 
-def _repeated_tokens(snapshot: Snapshot, config: Config) -> int:
-    """Return the tokens of the message that is shown again. Return 0 if the tail has no live message."""
-    if not any(message.state == "live" for message in snapshot.tail):
-        return 0
-    return sum(min(message.tokens, config.repeated_tokens) for message in snapshot.repeated)
-
-
-def _entries(groups: tuple[GroupRow, ...], factor: float) -> tuple[GroupRow, ...]:
-    return groups if factor == 1.0 else tuple(replace(g, tokens=_scaled(g.tokens, factor)) for g in groups)
-
-
 def _scaled(tokens: int, factor: float) -> int:
     return tokens if factor == 1.0 else calibrated(factor, tokens)
-
-
-def _own_tail(snapshot: Snapshot, factor: float) -> Tail:
-    return Tail(
-        thread=snapshot.thread.id,
-        cursor=snapshot.cursor,
-        weights=weights_of(snapshot.tail, factor),
-        hinted=snapshot.thread.hints.last_seq > 0,
-    )
 
 
 def weights_of(messages: Sequence[Message], factor: float = 1.0) -> tuple[Weight, ...]:

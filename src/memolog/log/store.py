@@ -18,7 +18,7 @@ from memolog.core.document import Document
 from memolog.core.exact_json import JsonObject, decode, dumps, encode, loads, pack, unpack
 from memolog.core.observation import Generation, Observation, Scope, Source, Span
 from memolog.core.thread import Hints
-from memolog.db.engine import Calls, Engine, reads, writes
+from memolog.db.engine import Engine, TimedCalls, reads, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import hints_from_row, moment, object_in
 from memolog.db.scope import check_ids, check_optional_ids, reading_thread
@@ -82,15 +82,12 @@ class ActivatedThread:
     """The new working memory. None if the group did not change the working memory."""
 
 
-class Logs(Calls):
+class Logs(TimedCalls):
     """The logs of every resource, one resource at a time."""
 
     def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str], cache: MemoryCache) -> None:
-        super().__init__(engine)
-        self._clock, self._new_id, self._cache = clock, new_id, cache
-
-    def _now(self) -> int:
-        return to_micros(self._clock.now())
+        super().__init__(engine, clock)
+        self._new_id, self._cache = new_id, cache
 
     # ------------------------------------------------------------ reading
 
@@ -280,7 +277,9 @@ class Logs(Calls):
         log, at = snapshot.log, to_micros(now)
         covered = [group for group in snapshot.groups if group.id in set(covers)]
         rest = [group for group in snapshot.groups if group.id not in set(covers)]
-        hinted = _hinted_threads((yield q.group_hints(group_pk=group_pk))[0].hints)
+        # A reflection of a shared log may have hints for several threads.
+        hints = (yield q.group_hints(group_pk=group_pk))[0].hints
+        hinted = list(loads(hints).get("threads", ())) if hints else []
         yield from _lock_threads(snapshot.resource, log.pk, log.version, [rendered.id], hinted=hinted)
         yield from _take(log.pk, log.version)
         if [group.id for group in covered] != list(covers) or covered != list(snapshot.groups[: len(covered)]):
@@ -415,11 +414,6 @@ def _take(log_pk: int, version: int) -> Script[int]:
     if not rows:
         raise Conflict("The log has changed since it was read.", then="Read it again and decide again.")
     return rows[0].generation
-
-
-def _hinted_threads(hints: str | None) -> list[str]:
-    """Return the threads that a reflection of a shared log has hints for."""
-    return list(loads(hints).get("threads", ())) if hints else []
 
 
 def _apply_reflected_hints(log_pk: int, text: str | None) -> Script[None]:
@@ -558,11 +552,13 @@ def reading_plans(
     # The newest observation is first, so the observations before a plan in this list are later than the plan.
     newest = [(row.id, _stems(unpack(row.text) or "")) for row in rows]
     positions = {id_: position for position, (id_, _) in enumerate(newest)}
-    return tuple(
-        plan
-        for plan in plans
-        if not any(_is_same(_stems(plan.text), words) for _, words in newest[: positions.get(plan.id, 0)])
-    )
+    open_plans: list[Observation] = []
+    for plan in plans:
+        stems = _stems(plan.text)
+        later = (len(stems & words) for _, words in newest[: positions.get(plan.id, 0)])
+        if not stems or all(shared < _SAME_SHARE * len(stems) for shared in later):
+            open_plans.append(plan)
+    return tuple(open_plans)
 
 
 def _is_plan(line: Observation) -> bool:
@@ -578,7 +574,3 @@ def _is_plan(line: Observation) -> bool:
 
 def _stems(text: str) -> frozenset[str]:
     return frozenset(word[:_STEM] for word in content_words(text) if not word.isdecimal()) - _DAY_WORDS
-
-
-def _is_same(plan: frozenset[str], later: frozenset[str]) -> bool:
-    return bool(plan) and len(plan & later) >= _SAME_SHARE * len(plan)

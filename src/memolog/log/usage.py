@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from memolog.core.clock import Clock, to_micros
+from memolog.core.clock import to_micros
 from memolog.core.model_names import canonical_model
 from memolog.core.run import USAGE_KINDS, Calibration, Usage, UsageTotal
-from memolog.db.engine import Calls, Engine, reads, writes
+from memolog.db.engine import TimedCalls, reads, writes
 from memolog.db.queries import Row, Script, Step, load_queries
 from memolog.db.rows import NANO
 from memolog.db.scope import FIRST, check_ids, check_number, check_optional_ids
@@ -32,23 +32,15 @@ class UsageLine:
     total: UsageTotal
 
 
-class Ledger(Calls):
+class Ledger(TimedCalls):
     """The usage of every resource, one resource at a time."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        super().__init__(engine)
-        self._clock = clock
-
-    async def add(self, resource: str, usage: Usage) -> None:
+    @writes("usage.add")
+    def add(self, resource: str, usage: Usage) -> Script[None]:
         """Add one model request."""
         check_ids(resource=resource)
         check_usage(usage)
-        at = to_micros(usage.at or self._clock.now())
-
-        def script() -> Script[None]:
-            yield usage_step(resource, usage, usage.run, at)
-
-        await self.engine.write(script, name="usage.add")
+        yield usage_step(resource, usage, usage.run, self._now() if usage.at is None else to_micros(usage.at))
 
     async def lines(
         self,

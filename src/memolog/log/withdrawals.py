@@ -21,10 +21,10 @@ from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import check_ids, chunks, taking_thread
 from memolog.events import Withdrawn
 from memolog.log.render import render_group
-from memolog.log.runs import deleting_extracts
 from memolog.log.snapshot import GroupRow, group_row, new_generation
 from memolog.log.store import reading_observations
 
+extract_queries = load_queries("log/extracts")
 q = load_queries("log/logs")
 line_queries = load_queries("log/lines")
 
@@ -123,7 +123,7 @@ def withdrawing_derived(
         where = {"thread_pk": thread_pk, "first_seq": first, "last_seq": last}
         yield from undoing_compactions(thread_pk, first, last)
         runs += [row.id for row in (yield q.abandon_runs_over(now=at, **where))]
-        yield from deleting_extracts(where)
+        yield extract_queries.delete_extracts_over(**where)
         groups += [row.id for row in (yield q.void_groups_over(**where))]
         for line in (yield line_queries.citing(**where)):
             if line.group_state in _SHOWN_GROUPS:
@@ -159,7 +159,10 @@ def rendering(log_pk: int, name: str, render: Render) -> Script[tuple[GroupRow, 
     """Return a group, its rendered text, and the tokens of that text."""
     group = group_row((yield q.groups_by_id(log_pk=log_pk, groups=[name]))[0])
     lines = yield from reading_observations(log_pk, [name])
-    aliases = yield from _reading_aliases(log_pk, lines)
+    threads = sorted({source.thread for line in lines for source in line.sources})
+    # Only the threads of a shared log have aliases.
+    rows = (yield q.shared_aliases(log_pk=log_pk, threads=threads)) if threads else ()
+    aliases = {row.id: f"t{row.alias}" for row in rows}
     text, tokens = render(group, [line for line in lines if line.state not in _HIDDEN], aliases)
     return group, text, tokens
 
@@ -169,13 +172,6 @@ def storing_rendering(log_pk: int, name: str, render: Render) -> Script[int]:
     group, text, tokens = yield from rendering(log_pk, name, render)
     yield q.set_group_text(group_pk=group.pk, text=pack(text), tokens=tokens)
     return tokens
-
-
-def _reading_aliases(log_pk: int, lines: Iterable[Observation]) -> Script[dict[str, str]]:
-    """Return the aliases of the threads of some observations in a shared log. Empty for the log of a single thread."""
-    threads = sorted({source.thread for line in lines for source in line.sources})
-    rows = (yield q.shared_aliases(log_pk=log_pk, threads=threads)) if threads else ()
-    return {row.id: f"t{row.alias}" for row in rows}
 
 
 # ---------------------------------------------------------------- deriving reflections again

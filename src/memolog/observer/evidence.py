@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Final, cast
 
 from memolog.core.exact_json import JsonValue, loads
-from memolog.core.message import FilePart, Message, Part, TextPart, ToolResultPart, UnknownPart, texts_of
+from memolog.core.message import FilePart, Message, TextPart, ToolResultPart, UnknownPart, texts_of
 from memolog.text.identifiers import (
     SEGMENTS,
     Day,
@@ -205,21 +205,9 @@ def _has_name(word: str, texts: Sequence[Evidence]) -> bool:
     return len(word) > _SHORTEST_STEM + 1 and any(f".{stem}" in text.dotted_words for text in texts)
 
 
-def _has_url(text: str, texts: Sequence[Evidence]) -> bool:
-    return _occurs(squeezed(_SCHEME.sub("", folded(text))), texts)
-
-
 def _has_number(text: str, texts: Sequence[Evidence]) -> bool:
     values = values_of(folded(text))
     return not values or any(not values.isdisjoint(one.values) for one in texts)
-
-
-def _has_quotes(text: str, texts: Sequence[Evidence]) -> bool:
-    return all(_has_piece(piece, texts) for piece in _ELLIPSIS.split(text))
-
-
-def _has_names(text: str, texts: Sequence[Evidence]) -> bool:
-    return all(_has_name(word, texts) for word in squeezed(folded(text)).strip(".").split("."))
 
 
 def _has_date(text: str, texts: Sequence[Evidence]) -> bool:
@@ -241,12 +229,12 @@ _FINDERS: Final[Mapping[Kind, Callable[[str, Sequence[Evidence]], bool]]] = {
     "symbol": _has_symbol,
     "command": _has_symbol,
     "version": _has_symbol,
-    "url": _has_url,
+    "url": lambda text, texts: _occurs(squeezed(_SCHEME.sub("", folded(text))), texts),
     "hash": _has_hash,
     "flag": _has_flag,
     "number": _has_number,
-    "quote": _has_quotes,
-    "name": _has_names,
+    "quote": lambda text, texts: all(_has_piece(piece, texts) for piece in _ELLIPSIS.split(text)),
+    "name": lambda text, texts: all(_has_name(word, texts) for word in squeezed(folded(text)).strip(".").split(".")),
     "date": _has_date,
     "time": _has_time,
 }
@@ -291,12 +279,14 @@ def is_spoken_by_user(message: Message) -> bool:
 
     Some providers put tool results into messages with the role "user". A message with tool results only is not the user's.
     """
-    spoken = [part for part in message.parts if not isinstance(part, ToolResultPart)]
-    return message.role == "user" and not message.own and any(_has_words(part) for part in spoken)
-
-
-def _has_words(part: Part) -> bool:
-    return bool(part.text.strip()) if isinstance(part, TextPart) else isinstance(part, FilePart | UnknownPart)
+    return (
+        message.role == "user"
+        and not message.own
+        and any(
+            bool(part.text.strip()) if isinstance(part, TextPart) else isinstance(part, FilePart | UnknownPart)
+            for part in message.parts
+        )
+    )
 
 
 def _without_middle(text: str) -> str:

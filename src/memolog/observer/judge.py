@@ -456,14 +456,12 @@ class Judge:
 
     def judge(self, observations: Sequence[Observation]) -> Judged:
         """Return the lines after comparing each with the messages that it cites."""
-        own = [observation for observation in observations if not self._is_foreign(observation)]
+        own, others = list(observations), self._others
+        if others.returned:
+            # Leave out lines about another conversation.
+            own = [o for o in own if not _is_echo(o, others) and not others.names_from_tool(o.text, _OWNED)]
         judged = _applied([self._verdict(observation) for observation in renumbered(observations, own)], self._policy)
         return judged if len(own) == len(observations) else replace(judged, faults=(*judged.faults, "foreign_line"))
-
-    def _is_foreign(self, observation: Observation) -> bool:
-        if not self._others.returned:
-            return False
-        return _is_echo(observation, self._others) or self._others.names_from_tool(observation.text, _OWNED)
 
     def _verdict(self, observation: Observation) -> _Verdict:
         cited = [self._by_seq[place] for place in cited_places(observation) if place in self._by_seq]

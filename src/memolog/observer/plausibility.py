@@ -88,7 +88,9 @@ def checked(parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, cou
         faults.note("echo", reply)
         faults.note("empty", "the reply repeats the prompt")
         return Parsed(faults=faults)
-    if _is_too_long(parsed, given, counter):
+    size = sum(counter.count(line_text(draft)) for draft in parsed.observations)
+    span = sum(message.tokens or counter.count(source_text(message)) for message in given.messages)
+    if size > max(_MOST_TIMES * span, _LEAST_ROOM):
         faults.note("too_large", f"over {_MOST_TIMES} times as long as the messages")
         return Parsed(faults=faults)
     kept, known = _checked_lines(parsed, given, prompt, echoes, said, faults)
@@ -96,12 +98,6 @@ def checked(parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, cou
         faults.note("empty", "the reply contains nothing new about these messages")
     nothing = bool(known) and not kept
     return Parsed(observations=kept, hints=hints, faults=faults, nothing=nothing, known=known)
-
-
-def _is_too_long(parsed: Parsed, given: ObserveInput, counter: TokenCounter) -> bool:
-    lines = sum(counter.count(line_text(draft)) for draft in parsed.observations)
-    span = sum(message.tokens or counter.count(source_text(message)) for message in given.messages)
-    return lines > max(_MOST_TIMES * span, _LEAST_ROOM)
 
 
 def _checked_lines(
@@ -279,8 +275,8 @@ def uncovered(parsed: Parsed, given: ObserveInput, shown: Sequence[Shown]) -> tu
     is_foreign = _are_in_other_languages("\n".join(map(line_text, lines)), "\n".join(map(source_text, stated)))
 
     def is_covered(number: int | None, text: str) -> bool:
-        said = Evidence(text)
-        if any(is_foreign or _shares_words(line_text(draft), said) for draft in cited.get(number or 0, ())):
+        said, own = Evidence(text), map(line_text, cited.get(number or 0, ()))
+        if any(is_foreign or _words_of(line)[1] & said.words or support(line, said) > 0 for line in own):
             return True
         return any(support(text, Evidence(line_text(draft))) >= _SUPPORTED for draft in loose)
 
@@ -289,10 +285,6 @@ def uncovered(parsed: Parsed, given: ObserveInput, shown: Sequence[Shown]) -> tu
         for number, message in _numbered(given, shown)
         if message in stated and not is_covered(number, source_text(message))
     )
-
-
-def _shares_words(line: str, said: Evidence) -> bool:
-    return bool(_words_of(line)[1] & said.words) or support(line, said) > 0
 
 
 def _are_in_other_languages(lines: str, said: str) -> bool:
@@ -307,13 +299,12 @@ def _stating(given: ObserveInput) -> list[Message]:
         return []
     found = observe(replace(given, messages=tuple(live), wanted=())).observations
     numbers = {number for draft in found if draft.priority == "high" for number in draft.cites}
-    stating = (live[number - 1] for number in sorted(numbers))
-    return [message for message in stating if message.role == "user" and _says_something(message)]
-
-
-def _says_something(message: Message) -> bool:
-    text = source_text(message)
-    return len(content_words(text)) >= _FEW_WORDS or any(map(str.isdigit, text))
+    texts = ((message, source_text(message)) for message in (live[number - 1] for number in sorted(numbers)))
+    return [
+        message
+        for message, text in texts
+        if message.role == "user" and (len(content_words(text)) >= _FEW_WORDS or any(map(str.isdigit, text)))
+    ]
 
 
 def in_order(drafts: Sequence[Draft]) -> tuple[Draft, ...]:

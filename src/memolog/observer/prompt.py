@@ -427,18 +427,14 @@ def _log(given: ReflectInput) -> str:
         depth = 1 + depths.get((observation.group, observation.parent), -1)
         depths[observation.group, observation.ordinal] = depth
         indent = "  " * depth
-        names = _short_names(observation, given.aliases)
+        threads = dict.fromkeys(source.thread for source in observation.sources)
+        names = ",".join(_alias(given.aliases[thread]) for thread in threads if thread in given.aliases)
         time = f" ({said:%H:%M})" if said else ""
-        lines.append(f"{indent}o{number} {names}{MARKS[observation.priority]}{time} {_line_text(observation)}")
+        mark = f"{names} {MARKS[observation.priority]}".lstrip()
+        lines.append(f"{indent}o{number} {mark}{time} {_line_text(observation)}")
         if observation.verbatim:
             lines.extend(f"{indent}  | {row}" for row in escape(clean(observation.verbatim)).split("\n"))
     return "\n".join(lines)
-
-
-def _short_names(observation: Observation, aliases: Mapping[str, str]) -> str:
-    threads = dict.fromkeys(source.thread for source in observation.sources)
-    names = [_alias(aliases[thread]) for thread in threads if thread in aliases]
-    return f"{','.join(names)} " if names else ""
 
 
 def _line_text(observation: Observation) -> str:

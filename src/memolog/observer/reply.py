@@ -201,7 +201,8 @@ def parse_reflection(
     text = _LEADING_ID.sub(r"\1", cleaned(reply, faults))
     of_threads: dict[str, HintsDraft] = {}
     if aliases:
-        text = _LEADING_NAMES.sub(_with_name_after_mark, text)
+        # Move the name of the thread after the mark. Two or more names are dropped.
+        text = _LEADING_NAMES.sub(lambda hit: f"{hit[1]}{hit[3]}" + ("" if "," in hit[2] else f"{hit[2]}: "), text)
         text, of_threads = _of_threads(text, frozenset(aliases), faults)
     read = _read_reply(text, Known(range(1, count + 1)), faults)
     drafts: list[ReflectedDraft] = []
@@ -213,11 +214,6 @@ def parse_reflection(
     if not drafts and not faults.has_fatal:
         faults.note("empty", "the reply has no line, but a reflection must not delete all lines")
     return ParsedReflection(lines=tuple(drafts), hints=read.hints, threads=of_threads, faults=faults)
-
-
-def _with_name_after_mark(hit: re.Match[str]) -> str:
-    """Return the beginning of a line with the name of its thread after the mark. Two or more names are dropped."""
-    return f"{hit[1]}{hit[3]}" + ("" if "," in hit[2] else f"{hit[2]}: ")
 
 
 def _of_threads(text: str, aliases: frozenset[str], faults: Faults) -> tuple[str, dict[str, HintsDraft]]:
@@ -278,8 +274,10 @@ def _read_reply(text: str, known: Known, faults: Faults, *, is_cut_off: bool = F
         faults.note("cut_off_hint", f"<{found.unclosed}> has no closing tag")
         found.hints.pop(found.unclosed, None)
     hints = _hints_of(found.hints, faults)
-    if _is_nothing(body):
-        if found.observations is None and _ONE_WORD.fullmatch(body.strip()):
+    words = body.strip()
+    # The reply says that nothing is worth observing. An empty section does not count.
+    if 0 < len(words) <= _LONGEST_NOTHING and "\n" not in words and _NOTHING.fullmatch(words):
+        if found.observations is None and _ONE_WORD.fullmatch(words):
             # Outside of a section, a single word such as "none" may come from a program that failed to get an answer.
             faults.note("empty", body)
             return _Reply()
@@ -322,15 +320,11 @@ def _checked_lines(found: Sections, body: str, known: Known, faults: Faults, *, 
             lines.pop()
     elif not lines and any(char.isalnum() for char in body):
         faults.note("unparsable", body)
-    return _without_duplicates(_without_apologies(lines, faults), faults)
-
-
-def _without_apologies(lines: list[Line], faults: Faults) -> list[Line]:
     kept = [line for line in lines if not is_apology(line.text)]
     if len(kept) < len(lines):
         refused = next(line.text for line in lines if is_apology(line.text))
         faults.note("apology" if kept else "refusal", refused)
-    return kept
+    return _without_duplicates(kept, faults)
 
 
 def _without_duplicates(lines: list[Line], faults: Faults) -> list[Line]:
@@ -387,12 +381,6 @@ _ON_TRACK: Final = re.compile(rf"\W*(?:{NOTHING}|no|on[ -]track|not? off[ -]trac
 _LONGEST_NOTHING: Final = 120
 _MOST_HINT: Final = 2_000
 _MOST_TITLE: Final = 120
-
-
-def _is_nothing(body: str) -> bool:
-    """Return whether the reply says that nothing is worth observing. An empty section does not count."""
-    words = body.strip()
-    return 0 < len(words) <= _LONGEST_NOTHING and "\n" not in words and bool(_NOTHING.fullmatch(words))
 
 
 def _hints_of(texts: dict[str, str], faults: Faults) -> HintsDraft:

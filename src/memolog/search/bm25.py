@@ -242,7 +242,11 @@ def draft(
     be in the order of their rarity, the rarest first.
     """
     scale = _Scale(stats)
-    weighed = [(posting, _rarity(len(posting.keys), stats.total) * posting.weight) for posting in postings]
+    weighed: list[tuple[Posting, float]] = []
+    for posting in postings:
+        count = len(posting.keys) + 0.5
+        rarity = max(0.0, math.log(1 + (stats.total + 1 - count) / count)) if stats.total else 0.0
+        weighed.append((posting, rarity * posting.weight))
     own, passed = _summed(weighed, scale, prefer, is_whole=allowed is not None)
     total = len(own)
     if passed:
@@ -270,10 +274,6 @@ def draft(
         passed=passed,
         scale=scale,
     )
-
-
-def _rarity(count: int, total: int) -> float:
-    return max(0.0, math.log(1 + (total - count + 0.5) / (count + 0.5))) if total else 0.0
 
 
 def _summed(

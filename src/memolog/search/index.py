@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from memolog.core.exact_json import loads, unpack
 from memolog.core.message import LONGEST_SPEAKER, parts_from_json
 from memolog.core.reports import Forgotten
-from memolog.db.engine import Engine
+from memolog.db.engine import Calls
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import check_ids, chunks
 from memolog.search.analysis import Analysed, Redact, analyse, kind_of, text_of_parts, text_of_task
@@ -35,19 +35,16 @@ _LONG = 20_000
 _FOUND_OBSERVATIONS = frozenset({"active", "superseded", "dropped"})
 
 
-class Indexing:
+class Indexing(Calls):
     """Brings the index of a resource up to date."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     async def catch_up(self, resource: str, redact: Redact) -> None:
         """Index all new and changed rows."""
         check_ids(resource=resource)
-        while rows := await self._engine.read(lambda: _reading_waiting(resource)):
+        while rows := await self.engine.read(lambda: _reading_waiting(resource)):
             is_long = rows.is_long
             found = await asyncio.to_thread(_analysed, rows, redact) if is_long else _analysed(rows, redact)
-            await self._engine.write(
+            await self.engine.write(
                 lambda found=found: _writing(resource, *found), name="search.index", brief=not is_long
             )
 

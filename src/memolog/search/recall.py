@@ -81,11 +81,6 @@ class RecallRequest:
         if self.part is not None and check_number("part", self.part) < 0:
             raise InputError(f"`part` must be 0 or more, got {self.part}.", then="Count the parts of a message from 0.")
 
-    @property
-    def shows_all_parts(self) -> bool:
-        """Return whether all parts are shown."""
-        return not self.types and self.tool is None and self.part is None
-
     def shows(self, index: int, part: Part, tool: str | None) -> bool:
         """Return whether a part is shown. `index` is its position in the message, and `tool` the name of its tool."""
         return (
@@ -248,8 +243,9 @@ class PageDraft:
 
         A message without a part that the request selects is not shown, and the result is True.
         """
-        is_empty = not item.pieces and item.state == "live"
-        if is_empty and not self.request.shows_all_parts:
+        request = self.request
+        is_selecting = request.types or request.tool is not None or request.part is not None
+        if is_selecting and not item.pieces and item.state == "live":
             return True
         size = self.counter.count(self._render(item)) + _SLACK
         if self.items and self._used + size > self.request.tokens:
@@ -346,7 +342,9 @@ class PageDraft:
         if item.state != "live":
             return f"{_place(item, thread)} ({when}) {who}: {_TOMBSTONES[item.state]}"
         if self.request.detail == "low" or item.pruned:
-            shown = " | ".join(filter(None, map(_in_line, item.pieces))) or "[nothing to show]"
+            named = ((_named(piece), one_line(piece.text)) for piece in item.pieces)
+            lines = (f"[{name}] {text}".strip() if name else text for name, text in named)
+            shown = " | ".join(filter(None, lines)) or "[nothing to show]"
             note = "[raw text removed] " if item.pruned else ""
             return f"{_place(item, thread)} ({when}) {who}: {note}{shown}"
         body = "\n".join(map(_body, item.pieces))
@@ -401,11 +399,6 @@ def _named(piece: RecalledPiece) -> str:
             return piece.type
         case _:
             assert_never(piece.type)
-
-
-def _in_line(piece: RecalledPiece) -> str:
-    name, text = _named(piece), one_line(piece.text)
-    return f"[{name}] {text}".strip() if name else text
 
 
 def _body(piece: RecalledPiece) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 from memolog.core.message import Message
 from memolog.core.observation import Span
-from memolog.db.engine import Engine
+from memolog.db.engine import Calls, reads
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import message_from_row
 from memolog.db.scope import FIRST, LAST, check_ids, check_limit, check_optional_ids, chunks
@@ -77,13 +77,11 @@ class Place:
         return first.thread_pk, first.first, 0, 0
 
 
-class Recall:
+class Recall(Calls):
     """Finds the messages behind references. Each call is limited to one resource."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    async def find(
+    @reads
+    def find(
         self,
         resource: str,
         reference: Reference,
@@ -91,7 +89,7 @@ class Recall:
         thread: str | None = None,
         shared: bool = False,
         alone: bool = False,
-    ) -> Place:
+    ) -> Script[Place]:
         """Return the messages behind a reference. Raise NotFound if there are none.
 
         With `shared`, the shared log of the resource has precedence. With `alone`, a reference to a message returns only this
@@ -106,21 +104,22 @@ class Recall:
                 f"`reference` must be a text, a number or a span, got {type(reference).__name__}.",
                 then="Pass the id of a group, an observation or a message, a span, or a message's number.",
             )
-        return await self._engine.read(lambda: _finding(resource, reference, thread, shared=shared, alone=alone))
+        return (yield from _finding(resource, reference, thread, shared=shared, alone=alone))
 
-    async def rows(
+    @reads
+    def rows(
         self, resource: str, place: Place, position: Position, *, back: bool = False, limit: int = 50
-    ) -> tuple[Message, ...]:
+    ) -> Script[tuple[Message, ...]]:
         """Return at most `limit` messages from a position on, or with `back` before the position, the nearest message first."""
         check_ids(resource=resource)
         check_limit(limit)
-        return await self._engine.read(lambda: _reading(resource, place, position, back=back, limit=limit))
+        return (yield from _reading(resource, place, position, back=back, limit=limit))
 
     async def calls_before(self, resource: str, thread: str, seq: int) -> tuple[Message, ...]:
         """Return the last messages before a number. The call of a result is usually among them."""
         check_ids(resource=resource, thread=thread)
         step = messages.before(resource=resource, thread=thread, before=seq, limit=_CALL_DISTANCE)
-        return await self._engine.fetch(step, message_from_row)
+        return await self.engine.fetch(step, message_from_row)
 
 
 def _finding(resource: str, reference: Reference, thread: str | None, *, shared: bool, alone: bool) -> Script[Place]:

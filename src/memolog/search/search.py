@@ -193,14 +193,12 @@ async def _with_phrases(
 
 
 def _fitting(some: Sequence[Scored], rows: Mapping[int, Row], query: Query, redact: Redact) -> list[Scored]:
-    texts = {key: _searched(key, row) for key, row in rows.items()}
-    return [one for one in some if one.key in texts and _fits(texts[one.key], query, redact)]
+    def fits(text: str) -> bool:
+        if query.phrases and not _has_phrases(text, query.phrases, redact):
+            return False
+        return not any(_has_phrases(text, (phrase,), redact) for phrase in query.without_phrases)
 
-
-def _fits(text: str, query: Query, redact: Redact) -> bool:
-    if query.phrases and not _has_phrases(text, query.phrases, redact):
-        return False
-    return not any(_has_phrases(text, (phrase,), redact) for phrase in query.without_phrases)
+    return [one for one in some if one.key in rows and fits(_searched(one.key, rows[one.key]))]
 
 
 def _has_phrases(text: str, phrases: Sequence[str], redact: Redact) -> bool:

@@ -128,7 +128,12 @@ class Marker:
         parts = None if text.isascii() else _parts_of(text[:_MOST_READ_BY_WORD])
         plain = text.lower() if parts is None else ""
         for words in self._phrases:
-            found = _in_ascii(words, plain) if parts is None else _in_parts(words, parts)
+            if parts is not None:
+                found = _in_parts(words, parts)
+            elif all(word in plain for word in words):
+                found = (hit.span() for hit in among_ascii(" ".join(words)).finditer(plain))
+            else:
+                continue
             hits += [
                 (first, min(last, first + longest), f"{words}", self._phrase_worth)
                 for first, last in islice(found, _MOST_PHRASES)
@@ -222,11 +227,6 @@ def _sieve(terms: Collection[str]) -> re.Pattern[str]:
     # The last letter of a short stem may differ from that of the word: `dai` is the stem of `day`.
     short = {begin[: _BEGINS if len(begin) > _BEGINS else _BEGINS - 1] for begin in begins}
     return re.compile("|".join(map(re.escape, sorted(short | {form for form in IRREGULAR if stem(form) in terms}))))
-
-
-def _in_ascii(words: Sequence[str], plain: str) -> Iterator[tuple[int, int]]:
-    if all(word in plain for word in words):
-        yield from (hit.span() for hit in among_ascii(" ".join(words)).finditer(plain))
 
 
 def _in_parts(words: Sequence[str], parts: Sequence[tuple[str, int, int]]) -> Iterator[tuple[int, int]]:

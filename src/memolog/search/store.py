@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from memolog.core.clock import to_micros
 from memolog.core.message import ROLES
-from memolog.db.engine import Engine
+from memolog.db.engine import Calls, reads
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import FIRST, LAST, check_ids, chunks
 from memolog.search.bm25 import OBSERVATION, PLACE, TASK, Draft, Posting, Stats, first_key_of, is_task, thread_of
@@ -57,6 +57,7 @@ _ROWS_A_QUERY = 512
 _MOST_SPEAKERS = 1_000
 _SAID: Final = frozenset({"raw", "compacted"})
 _TASKS: Final = frozenset({"task"})
+_KEY_LISTS: Final = ("keys", "often", "very_often")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,35 +77,38 @@ class SearchHits:
     """Whether everything is indexed."""
 
 
-class Searching:
+class Searching(Calls):
     """Searches the index. Each call is limited to one resource."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    async def search(
+    @reads
+    def search(
         self, resource: str, query: Query, *, explain: bool = False, only_if_whole: bool = False
-    ) -> SearchHits:
+    ) -> Script[SearchHits]:
         """Return all hits of a query, the best first. With `only_if_whole`, return no hits unless everything is indexed."""
         check_ids(resource=resource)
+        # This is read in the same transaction as the hits, so that it is true for them.
+        waiting = yield q.any_behind(resource=resource)
+        if only_if_whole and any(waiting[0]):
+            return SearchHits(is_whole=False)
+        found = yield from _searching(resource, query, explain=explain)
+        if not any(waiting[0]):
+            return found
+        rows = yield q.count_behind(resource=resource)
+        return replace(found, behind=rows[0].threads, is_whole=False)
 
-        def script() -> Script[SearchHits]:
-            # This is read in the same transaction as the hits, so that it is true for them.
-            waiting = yield q.any_behind(resource=resource)
-            if only_if_whole and any(waiting[0]):
-                return SearchHits(is_whole=False)
-            found = yield from _searching(resource, query, explain=explain)
-            if not any(waiting[0]):
-                return found
-            rows = yield q.count_behind(resource=resource)
-            return replace(found, behind=rows[0].threads, is_whole=False)
-
-        return await self._engine.read(script)
-
-    async def rows(self, resource: str, keys: Sequence[int]) -> dict[int, Row]:
+    @reads
+    def rows(self, resource: str, keys: Sequence[int]) -> Script[dict[int, Row]]:
         """Return the rows of messages, observations and tasks by their keys in the index."""
         check_ids(resource=resource)
-        return await self._engine.read(lambda: _reading_rows(resource, keys))
+        found: dict[int, Row] = {}
+        said = [key for key in keys if key > 0]
+        others = [key for key in keys if key < 0]
+        if said:
+            found |= {row.doc: row for row in (yield q.found_messages(docs=said, resource=resource))}
+        if others:
+            found |= {row.doc: row for row in (yield q.found_observations(docs=others, resource=resource))}
+            found |= {row.doc: row for row in (yield q.found_tasks(docs=others, resource=resource))}
+        return found
 
 
 def _searching(resource: str, query: Query, *, explain: bool) -> Script[SearchHits]:
@@ -121,14 +125,19 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[SearchHi
     # If messages are excluded, the rarity of a word is its rarity in the other documents.
     rows = [row for row in rows if bounds[1] > 0 or row.kind in (OBSERVATION, TASK)]
     stats = Stats(documents={row.kind: row.documents for row in rows}, lengths={row.kind: row.length for row in rows})
-    speakers = yield from _named_speakers(scope_pk, query)
+    said = frozenset(query.said)
+    named = yield q.speakers(scope_pk=scope_pk, limit=_MOST_SPEAKERS)
+    speakers = frozenset(row.name for row in named if not said.isdisjoint(words_of(row.name)))
     terms = Terms(scope_pk, bounds, is_narrow=_is_narrow(query))
     unwanted, too_many = yield from terms.reading_unwanted(query.without)
     wishes = _without_names(query, speakers)
     for reading in (terms.reading, terms.reading_loosely):
         postings, left_out = yield from reading(wishes)
         if query.sources == _TASKS and stats.documents.get(OBSERVATION):
-            postings = [_of_tasks(posting) for posting in postings]
+            postings = [
+                replace(posting, **{name: [k for k in getattr(posting, name) if is_task(k)] for name in _KEY_LISTS})
+                for posting in postings
+            ]
         allowed = None
         if _filters(query):
             hits = set[int]().union(*(posting.keys for posting in postings))
@@ -141,7 +150,9 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[SearchHi
     if allowed is not None:
         passing = yield from _passing(query, filters, details.keys() - allowed - unwanted)
         details = {key: detail for key, detail in details.items() if key in allowed or key in passing}
-    scored = rank(found, query, details, (yield from _thread_lengths(found)), speakers, explain=explain)
+    rows = (yield q.thread_lengths(threads=sorted(found.thread_terms))) if found.thread_terms else ()
+    lengths = {row.thread_pk: (row.user_length, row.other_length) for row in rows}
+    scored = rank(found, query, details, lengths, speakers, explain=explain)
     return SearchHits(
         scored=scored,
         terms=found.idf,
@@ -150,24 +161,11 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[SearchHi
     )
 
 
-def _named_speakers(scope_pk: int, query: Query) -> Script[frozenset[str]]:
-    rows = yield q.speakers(scope_pk=scope_pk, limit=_MOST_SPEAKERS)
-    said = frozenset(query.said)
-    return frozenset(row.name for row in rows if not said.isdisjoint(words_of(row.name)))
-
-
 def _without_names(query: Query, speakers: frozenset[str]) -> tuple[Wish, ...]:
     """Return the words of a query without the names of speakers, because messages of a speaker rarely contain the name."""
     names = {term for speaker in speakers for word in words_of(speaker) for term in terms_of_word(word)}
     others = tuple(wish for wish in query.wishes if wish.prefix or wish.inside or wish.terms[0] not in names)
     return others or query.wishes
-
-
-def _of_tasks(posting: Posting) -> Posting:
-    once, often, very_often = (
-        [key for key in keys if is_task(key)] for keys in (posting.keys, posting.often, posting.very_often)
-    )
-    return replace(posting, keys=once, often=often, very_often=very_often)
 
 
 def _bounds(query: Query, threads: Sequence[int]) -> Bounds | None:
@@ -254,25 +252,6 @@ def _details(drafted: Draft) -> Script[dict[int, DocumentDetail]]:
         rows = yield q.threads_of_lines(docs=lines)
         details |= {row.doc: details[row.doc]._replace(thread=row.thread_pk) for row in rows}
     return details
-
-
-def _thread_lengths(drafted: Draft) -> Script[dict[int, tuple[int, int]]]:
-    if not drafted.thread_terms:
-        return {}
-    rows = yield q.thread_lengths(threads=sorted(drafted.thread_terms))
-    return {row.thread_pk: (row.user_length, row.other_length) for row in rows}
-
-
-def _reading_rows(resource: str, keys: Sequence[int]) -> Script[dict[int, Row]]:
-    found: dict[int, Row] = {}
-    said = [key for key in keys if key > 0]
-    others = [key for key in keys if key < 0]
-    if said:
-        found |= {row.doc: row for row in (yield q.found_messages(docs=said, resource=resource))}
-    if others:
-        found |= {row.doc: row for row in (yield q.found_observations(docs=others, resource=resource))}
-        found |= {row.doc: row for row in (yield q.found_tasks(docs=others, resource=resource))}
-    return found
 
 
 class _Listed(NamedTuple):

@@ -59,7 +59,10 @@ class TaskClaims(TaskCalls):
         until = to_micros(end)
         found = yield from finding(resource, task)
         if thread is not None:
-            yield from _locking_thread(resource, thread, now)
+            # A task may be claimed before the first message of the thread is saved.
+            empty = {"title": None, "metadata": "{}", "overrides": "{}", "cloned_from": None}
+            yield thread_queries.create_thread(resource=resource, thread=thread, now=now, **empty)
+            yield from taking_thread(resource, thread)
         if found.status == "closed":
             raise TaskMoveRefused(found.handle, "closed", "claimed", "Reopen it first, or claim another one.")
         name = lease_name(found.id)
@@ -269,13 +272,6 @@ def _checked_end(reason: object, summary: object) -> str:
             f"`summary` must have at most {_LONGEST_SUMMARY:,} characters, got {len(summary):,}.", then="Shorten it."
         )
     return summary
-
-
-def _locking_thread(resource: str, thread: str, now: int) -> Script[None]:
-    """Lock the thread. Create it if it does not exist, because a task may be claimed before the first message is saved."""
-    empty = {"title": None, "metadata": "{}", "overrides": "{}", "cloned_from": None}
-    yield thread_queries.create_thread(resource=resource, thread=thread, now=now, **empty)
-    yield from taking_thread(resource, thread)
 
 
 def _refusing(resource: str, found: Row) -> Script[None]:

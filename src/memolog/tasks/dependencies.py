@@ -7,7 +7,7 @@ that it can affect.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from operator import attrgetter
 
 from memolog.core.clock import to_micros
@@ -29,7 +29,7 @@ from memolog.tasks.rows import (
     tasks_of_rows,
     writes,
 )
-from memolog.tasks.rules import ORDERING, EdgeTask, EdgeTasks, not_ready_because, why_ready
+from memolog.tasks.rules import ORDERING, SOON, EdgeTask, EdgeTasks, not_ready_because, why_ready
 from memolog.tasks.task import (
     LINK_KINDS,
     Explained,
@@ -45,9 +45,8 @@ from memolog.tasks.task import (
 link_queries = load_queries("tasks/task_links")
 task_queries = load_queries("tasks/tasks")
 _KEYS_A_QUERY = 512
-# The edge of a context chooses from at most this many ready tasks, and this many tasks that are due within `_SOON`.
+# The edge of a context chooses from at most this many ready tasks, and this many tasks that are due within `SOON`.
 _AT_EDGE = 24
-_SOON = timedelta(days=2)
 _ORDER = ("priority", "created_at", "pk")
 
 
@@ -80,8 +79,6 @@ class TaskLinks(TaskCalls):
         """Lock the links, and return the rows of two tasks."""
         if kind not in LINK_KINDS:
             raise InputError(f"Unknown kind of link: {kind!r}.", then=f"Use one of {', '.join(LINK_KINDS)}.")
-        check_ids(task=source)
-        check_ids(task=target)
         yield from taking_book(self.resource)
         return (yield from finding(self.resource, source)), (yield from finding(self.resource, target))
 
@@ -152,7 +149,7 @@ class TaskReady(Calls):
         at = to_micros(now)
         active = yield task_queries.active_of_thread(resource=resource, thread=thread, now=at)
         ready = yield from _ready_rows(resource, TaskFilter(), at, (FIRST, FIRST, FIRST), _AT_EDGE)
-        due = yield task_queries.due_soon(resource=resource, now=at, until=to_micros(now + _SOON), limit=_AT_EDGE)
+        due = yield task_queries.due_soon(resource=resource, now=at, until=to_micros(now + SOON), limit=_AT_EDGE)
         rows = list({row.pk: row for row in (*active, *ready, *due)}.values())
         waiting = yield from _unblocks(rows)
         found = yield from tasks_of_rows(rows)
@@ -177,8 +174,10 @@ def linking(source: Row, target: Row, kind: LinkKind, who: str, now: int) -> Scr
     """
     if source.pk == target.pk:
         raise InputError(f"{source.handle} cannot be linked to itself.", then="Pass the ids or handles of two tasks.")
-    if kind in ORDERING:
-        yield from refusing_cycle(source, target, kind)
+    # The target of a new link must not be closed before the source already.
+    if kind in ORDERING and (pks := (yield from finding_path(target.pk, source.pk))):
+        handles = {row.pk: row.handle for row in (yield link_queries.handles(pks=pks))}
+        raise TaskCycle(source.handle, target.handle, kind, (source.handle, *(handles[pk] for pk in pks)))
     first, second = _ordered(source, target, kind)
     if not (yield link_queries.insert_link(source_pk=first.pk, target_pk=second.pk, kind=kind, now=now)):
         return False
@@ -194,14 +193,6 @@ def _ordered(source: Row, target: Row, kind: LinkKind) -> tuple[Row, Row]:
 def _recording_link(source: Row, target: Row, kind: LinkKind, who: str, now: int, what: str) -> Script[None]:
     yield change_step(source.pk, now, who, what, kind=kind, target=target.handle)
     yield change_step(target.pk, now, who, what, kind=kind, source=source.handle)
-
-
-def refusing_cycle(source: Row, target: Row, kind: LinkKind) -> Script[None]:
-    """Raise TaskCycle if the target of a new link must already be closed before the source."""
-    pks = yield from finding_path(target.pk, source.pk)
-    if pks:
-        handles = {row.pk: row.handle for row in (yield link_queries.handles(pks=pks))}
-        raise TaskCycle(source.handle, target.handle, kind, (source.handle, *(handles[pk] for pk in pks)))
 
 
 def finding_path(start: int, end: int) -> Script[list[int]]:

@@ -146,7 +146,8 @@ def _moment(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
-_SOON = timedelta(days=2)
+SOON = timedelta(days=2)
+"""A task that is due within this time is urgent."""
 _LONGEST_TITLE = 160
 
 
@@ -172,7 +173,7 @@ def worth(shown: EdgeTask, now: datetime) -> tuple[int, int, int, int, datetime]
     task = shown.task
     urgency = 2
     if task.due is not None:
-        urgency = 0 if task.due <= now else 1 if task.due - now <= _SOON else 2
+        urgency = 0 if task.due <= now else 1 if task.due - now <= SOON else 2
     return (0 if shown.is_active else 1, task.priority + urgency, urgency, -shown.unblocks, task.created_at)
 
 

@@ -411,11 +411,6 @@ class TaskStore(TaskCalls):
         linked = (LinkedMessage(message=message_from_row(row), kind=row.kind) for row in shown)
         return Page(items=tuple(linked), next=more)
 
-    @reads
-    def _count_messages(self, task: str) -> Script[int]:
-        found = yield from finding(self.resource, task)
-        return (yield message_queries.count_linked(task_pk=found.pk))[0].messages
-
     @reads_much
     def observations(self, task: str, *, limit: int = 200) -> Script[tuple[Observation, ...]]:
         """Return the observations that were made from the messages of a task, the oldest first."""
@@ -537,10 +532,6 @@ def _moment(name: str, value: object) -> int | None:
     return to_micros(value)
 
 
-def _metadata(_: str, value: object) -> str:
-    return object_text("The metadata", cast("JsonObject", value))
-
-
 _CHECKS: Final[dict[str, Callable[[str, object], object]]] = {
     "title": _title,
     "description": _text,
@@ -549,5 +540,5 @@ _CHECKS: Final[dict[str, Callable[[str, object], object]]] = {
     "assignee": _name,
     "defer_until": _moment,
     "due": _moment,
-    "metadata": _metadata,
+    "metadata": lambda _, value: object_text("The metadata", cast("JsonObject", value)),
 }

@@ -115,8 +115,9 @@ def _read_item(item: str | Json, part: Json | None) -> Part:
 def _read_file(item: Json, part: Json | None = None) -> FilePart:
     kind, media_type = item["kind"], item.get("media_type") or _NO_TYPE
     if kind == "binary":
+        data = item["data"] if isinstance(item["data"], bytes) else base64.urlsafe_b64decode(item["data"])
         rest = _rest(item, "data", "media_type")
-        return FilePart(media_type=media_type, data=_bytes(item["data"]), extra=mark(part=part, item=rest))
+        return FilePart(media_type=media_type, data=data, extra=mark(part=part, item=rest))
     if kind in _URLS:
         return FilePart(media_type=media_type, url=item["url"], extra=mark(part=part, item=_rest(item, "url")))
     return FilePart(media_type=media_type, name=item["file_id"], extra=mark(part=part, item=_rest(item, "file_id")))
@@ -189,10 +190,6 @@ def _left(data: Mapping[str, Any], *stored: str) -> Json:
 
 def _rest(item: Mapping[str, Any], *stored: str) -> Json:
     return {name: value for name, value in item.items() if name not in stored}
-
-
-def _bytes(text: Any) -> bytes:
-    return text if isinstance(text, bytes) else base64.urlsafe_b64decode(text)
 
 
 def is_pydantic_ai(messages: list[Any]) -> bool:
@@ -337,7 +334,9 @@ _CALL_BLOCKS: Final = ("tool_use", "tool_call", "function_call")
 
 def langchain_parts(dump: Data) -> Iterator[Part]:
     """Yield the parts of a message of LangChain. Tool messages are read by `langchain_result`."""
-    calls = {_call_id(call, dump, n): call for n, call in enumerate(_calls(dump))}
+    both = (*as_list(dump.get("tool_calls")), *as_list(dump.get("invalid_tool_calls")))
+    # Some providers return calls without ids. Derive an id from the message, so that it is always the same.
+    calls = {call.get("id") or f"{dump.get('id') or ''}:{n}": call for n, call in enumerate(map(as_data, both))}
     content = dump.get("content")
     if content and isinstance(content, str):
         yield TextPart(text=content)
@@ -346,15 +345,6 @@ def langchain_parts(dump: Data) -> Iterator[Part]:
         yield _call_part(id_, calls.pop(id_), block) if id_ in calls else langchain_part(block)
     for id_, call in calls.items():
         yield _call_part(id_, call, None)
-
-
-def _calls(dump: Data) -> list[Data]:
-    return [as_data(call) for name in ("tool_calls", "invalid_tool_calls") for call in as_list(dump.get(name))]
-
-
-def _call_id(call: Data, dump: Data, number: int) -> str:
-    # Some providers return calls without ids. Derive an id from the message, so that it is always the same.
-    return call.get("id") or f"{dump.get('id') or ''}:{number}"
 
 
 def _called(block: Any) -> str:

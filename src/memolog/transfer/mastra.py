@@ -186,7 +186,12 @@ def _parts(content: Any) -> tuple[list[Part], list[Part]]:
             case "tool-invocation" | "tool-call" | "tool-result":
                 call, kind = as_data(part.get("toolInvocation")) or part, part["type"]
                 if kind != "tool-result":
-                    said.append(_call(call))
+                    arguments = call.get("args", call.get("input"))
+                    said.append(
+                        ToolCallPart(
+                            id=str(call.get("toolCallId", "")), name=str(call.get("toolName", "")), arguments=arguments
+                        )
+                    )
                 if kind == "tool-result" or call.get("state") in {"result", "output-available", "output-error"}:
                     results.append(_result(call))
             case "file" | "image" as kind:
@@ -205,14 +210,6 @@ def _reasoning(part: Data) -> Part:
     text = str(part.get("reasoning") or part.get("text") or "") or plain_text([d for d in details if "text" in d])
     signature = part.get("signature") or next((d["signature"] for d in details if d.get("signature")), None)
     return ReasoningPart(text=text, signature=signature)
-
-
-def _call(call: Data) -> Part:
-    return ToolCallPart(
-        id=str(call.get("toolCallId", "")),
-        name=str(call.get("toolName", "")),
-        arguments=call.get("args", call.get("input")),
-    )
 
 
 def _result(call: Data) -> Part:

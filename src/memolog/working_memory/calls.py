@@ -19,7 +19,7 @@ from memolog.working_memory.document import (
     unified,
     value_of,
 )
-from memolog.working_memory.schema import check_schema, template
+from memolog.working_memory.schema import template
 
 if TYPE_CHECKING:
     from memolog.connection import Components
@@ -79,8 +79,6 @@ class WorkingMemory:
 
         Raise DocumentInvalid if the working memory has a text already.
         """
-        if schema is not None:
-            check_schema(schema)
         first = replaced(value or {}, schema) if schema is not None or value is not None else replaced(template(name))
 
         def change(present: Document | None) -> NewContent:

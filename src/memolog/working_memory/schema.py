@@ -138,7 +138,8 @@ def _problems(value: Any, schema: object, at: str, root: JsonObject, depth: int)
         yield from _problems(value, _target(rules["$ref"], root), at, root, depth + 1)
     types = _list(rules["type"]) if "type" in rules else ()
     if types and not any(_TYPES[name](value) for name in types):
-        yield f"{place} must be {' or '.join(types)}, not {_kind(value)}"
+        kinds = (name for name, is_kind in _TYPES.items() if name != "integer" and is_kind(value))
+        yield f"{place} must be {' or '.join(types)}, not {next(kinds, 'something else')}"
         return
     yield from (f"{place} {problem}" for problem in _own_problems(value, rules))
     tried = [list(_problems(value, one, at, root, depth + 1)) for one in rules.get("anyOf", ())]
@@ -205,10 +206,6 @@ def _inside(value: Any, rules: Mapping[str, Any]) -> Iterator[tuple[str, Any, ob
 def _same(one: object, other: object) -> bool:
     # Unlike in Python, True is not equal to 1 here.
     return one == other and isinstance(one, bool) == isinstance(other, bool)
-
-
-def _kind(value: object) -> str:
-    return next((name for name, is_kind in _TYPES.items() if name != "integer" and is_kind(value)), "something else")
 
 
 def _shown(value: object) -> str:

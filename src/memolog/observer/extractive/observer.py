@@ -149,7 +149,18 @@ def observe(given: ObserveInput) -> Parsed:
         for line in (*_lines(source, utterance, talk), *tool_lines.get(number, ())):
             if line.is_root or root is None:
                 root = len(drafts)
-            drafts.append(_draft(line, message, given, None if root == len(drafts) else root))
+            drafts.append(
+                Draft(
+                    priority=line.priority,
+                    text=short_line(line.text, _LONGEST),
+                    said_at=in_zone(message.created_at, given.zone),
+                    about=line.about,
+                    parent=None if root == len(drafts) else root,
+                    cites=line.cites,
+                    category=line.category,
+                    files=line.files,
+                )
+            )
         if utterance:
             _record(talk, utterance)
     hints = _hints_of(list(utterances.values()), live, given.hints)
@@ -192,19 +203,6 @@ def _clean(text: str) -> str:
     # Most messages are plain text, and this check takes a hundredth of the time of cleaning.
     is_plain = text.replace("\n", "").replace("\t", "").isprintable()
     return REDACTION.redact(text if is_plain else clean(text))
-
-
-def _draft(line: Line, message: Message, given: ObserveInput, parent: int | None) -> Draft:
-    return Draft(
-        priority=line.priority,
-        text=short_line(line.text, _LONGEST),
-        said_at=in_zone(message.created_at, given.zone),
-        about=line.about,
-        parent=parent,
-        cites=line.cites,
-        category=line.category,
-        files=line.files,
-    )
 
 
 def _record(talk: _Conversation, utterance: Utterance) -> None:

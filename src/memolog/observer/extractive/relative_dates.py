@@ -254,10 +254,6 @@ def _around(text: str, hit: re.Match[str], end: re.Pattern[str]) -> str:
     return text[start : after.start() if after else len(text)]
 
 
-def _period(hit: re.Match[str], _: str, said: date) -> tuple[date | None, str]:
-    return _counted("1", hit["period"], said, 1 if hit["which2"].lower() == "next" else -1)
-
-
 def _beside(text: str, hit: re.Match[str]) -> tuple[str, str]:
     return text[max(0, hit.start() - _NEAR) : hit.start()], text[hit.end() : hit.end() + _NEAR]
 
@@ -344,7 +340,7 @@ _READERS: Final[tuple[tuple[str, _Reader], ...]] = (
     ("n3", lambda hit, _, said: _counted(hit["n3"], hit["u3"], said, -1 if hit["vor"].lower() == "vor" else 1)),
     ("which", _weekday),
     ("way", _bare_weekday),
-    ("which2", _period),
+    ("which2", lambda hit, _, said: _counted("1", hit["period"], said, 1 if hit["which2"].lower() == "next" else -1)),
     ("which3", _weekday),
     ("month", _month_first),
     ("month2", _day_first),

@@ -202,7 +202,8 @@ def _read(utterance: Utterance, previous: str) -> list[_Sentence]:
     return [
         _Sentence(utterance.number, order, text, act_of(text))
         for order, text in enumerate(_sentences(utterance.text))
-        if not _is_settled(text, previous)
+        # If a statement of a user (🔴) follows the text in the log, it may have changed the matter, so keep the text again.
+        if _is_fresh(text, previous) or "🔴" in previous[previous.rfind(escape(text)) :]
     ]
 
 
@@ -274,14 +275,6 @@ def _bounded(text: str) -> str:
 
 def _is_fresh(text: str, previous: str) -> bool:
     return not previous or len(text) < _REPEATED or escape(text) not in previous
-
-
-def _is_settled(text: str, previous: str) -> bool:
-    """Return whether the log has this text, and no statement of a user (🔴) follows it in the log.
-
-    A statement that follows may have changed the matter, so then the repeated text is kept again.
-    """
-    return not _is_fresh(text, previous) and "🔴" not in previous[previous.rfind(escape(text)) :]
 
 
 def _user_offers(utterance: Utterance, kept: Kept, read: Sequence[_Sentence]) -> Iterator[_Offer]:
@@ -357,13 +350,10 @@ def _add_questions(kept: dict[int, Kept], utterances: Sequence[Utterance], previ
         told = [piece for number in answers for piece in kept[number].pieces]
         if not asked or not told:
             continue
-        before = weights_of(unescape(_after(escape(asked[-1]), previous)))
+        answer = previous[previous.rfind(f"asked: {escape(asked[-1])}") :]
+        before = weights_of(unescape(_NEXT_ROOT.split(answer, 1)[0]))
         if all(word in before for piece in told for word in weights_of(piece.text)):
             for number in answers:
                 kept[number].pieces.clear()
         else:
             kept[utterance.number].asks[:0] = asked
-
-
-def _after(question: str, previous: str) -> str:
-    return _NEXT_ROOT.split(previous[previous.rfind(f"asked: {question}") :], 1)[0]
