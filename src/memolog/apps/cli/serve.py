@@ -248,8 +248,9 @@ async def proxy(
                 ("listening", listening.url),
                 ("OpenAI clients", f"base_url {listening.url}/v1, to {settings.openai}"),
                 ("Anthropic clients", f"base_url {listening.url}, to {settings.anthropic}"),
+                ("thread in the address", f"{listening.url}/r/RESOURCE/t/THREAD/v1"),
                 (
-                    "headers",
+                    "or in headers",
                     "x-memolog-thread, x-memolog-resource" + (", x-memolog-token" if settings.access else ""),
                 ),
             ]
