@@ -1,7 +1,7 @@
 """Tests of the documentation: snippets run, generated pages are up to date, and linked files exist."""
 
 import ast
-import importlib
+import importlib.util
 import inspect
 import re
 import subprocess
@@ -16,6 +16,9 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\((?!https?://|#)([^)#]+)[^)]*\)")
+
+NOT_RUN = re.compile(r"^```py\n(.*?)^```", re.MULTILINE | re.DOTALL)
+"""Blocks that need a library which the tests do not install."""
 
 PRINTING = re.compile(r"^```python\n(.*?)^```\n\nIt prints[^`]*?\n\n```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -35,6 +38,19 @@ def test_snippet_runs(code: str, output: str | None, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert output in {None, done.stdout}
+
+
+def test_snippets_that_are_not_run_are_python() -> None:
+    """Blocks that need other libraries are valid Python, and import such a library."""
+    blocks = [code for page in PAGES for code in NOT_RUN.findall(page.read_text("utf-8"))]
+    assert len(blocks) >= 5
+    for code in blocks:
+        names = {
+            (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name
+            for node in ast.walk(ast.parse(code))
+            if isinstance(node, ast.ImportFrom | ast.Import)
+        }
+        assert [name for name in names if importlib.util.find_spec(name.split(".")[0]) is None], code
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

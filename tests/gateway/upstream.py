@@ -75,7 +75,8 @@ class Upstream:
         if isinstance(reply, Response):
             return reply
         self.numbers += 1
-        api = next(name for name, path in PATHS.items() if path == seen.path)
+        # The version of a provider may have another path, such as `/v1beta/openai`.
+        api = next(name for name, path in PATHS.items() if seen.path.rstrip("/").endswith(path.removeprefix("/v1")))
         driver = provider.APIS[api]
         is_call = isinstance(reply, Call)
         said = provider.Reply(

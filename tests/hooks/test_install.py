@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -226,6 +227,108 @@ def test_others_entries_stay(tmp_path: Path, host: Any) -> None:
         path.write_text(text.replace('"large"', '"small"'), "utf-8")
     uninstall(in_project(host, tmp_path))
     assert {path.read_text("utf-8") for path in texts} == {SETTINGS.replace('"large"', '"small"')}
+
+
+ODD = [
+    '{"hooks": {"Stop": [], "SessionStart": []}, "mcpServers": {}}',
+    '{\n  "hooks": {\n    "Stop": [ ]\n  },\n  "mcpServers": { /* none */ },\n}',
+    '{\r\n"a": "x y",\n"hooks":{}}\r\n\n',
+    "\ufeff{}",
+    "\n\n",
+    "",
+    '{"version": 1}\n\n\n',
+]
+
+
+@pytest.mark.parametrize("has_server", [True, False])
+@pytest.mark.parametrize("text", ODD)
+@pytest.mark.parametrize("host", HOSTS)
+def test_odd_files_get_their_bytes_back(tmp_path: Path, host: Any, text: str, has_server: bool) -> None:
+    """Empty containers, mixed line ends, a byte order mark and empty files are restored, and no copy is left."""
+    place = in_project(host, tmp_path)
+    for path in files(place):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes((TOML.replace("\n", "\n\r\n", 2) if path.suffix == ".toml" else text).encode())
+    before = contents(tmp_path)
+    run_ = ["py", "-m", "memolog.apps.hook"]
+    for change in installing(place, [*run_, place.host], [*run_, "mcp"] if has_server else None):
+        apply(change)
+    assert contents(tmp_path) != before
+    uninstall(place)
+    assert contents(tmp_path) == before
+
+
+@given(st.dictionaries(st.sampled_from(["a", "hooks", "mcpServers", "version"]), json_values, max_size=4), indents)
+def test_any_file_gets_its_bytes_back(data: dict[str, Any], indent: Any) -> None:
+    """A settings file with any content is refused, or restored byte for byte."""
+    with tempfile.TemporaryDirectory() as folder:
+        for host in HOSTS:
+            place = in_project(host, Path(folder) / host)
+            place.hooks.parent.mkdir(parents=True)
+            place.hooks.write_text(json.dumps(data, indent=indent), "utf-8")
+            before = contents(Path(folder))
+            try:
+                changes = installed(place)
+            except InputError:
+                continue
+            for change in changes:
+                apply(change)
+            uninstall(place)
+            assert contents(Path(folder)) == before
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_what_differs_is_shown_and_the_original_is_kept(tmp_path: Path, host: Any) -> None:
+    """If the user changed a file after the installation, the change stays, is shown, and the copy of the original stays."""
+    (tmp_path / ".git").mkdir()
+    fill(host, tmp_path)
+    before = contents(tmp_path)
+    install(in_project(host, tmp_path))
+    path = in_project(host, tmp_path).hooks
+    # Only a space differs, but it is inside a text.
+    path.write_text(path.read_text("utf-8").replace('"say done"', '"saydone"'), "utf-8")
+    changed = path.read_text("utf-8")
+    with inside(tmp_path):
+        told = run("uninstall", host, "--project", "--yes", "--dry-run")
+        assert path.read_text("utf-8") == changed
+        done = run("uninstall", host, "--project", "--yes")
+    name = str(path.relative_to(tmp_path))
+    assert path.read_text("utf-8") == SETTINGS.replace('"say done"', '"saydone"')
+    kept = backup_of(path)
+    assert kept.read_bytes() == before[name]
+    assert contents(tmp_path) == {
+        **before,
+        name: path.read_bytes(),
+        str(kept.relative_to(tmp_path)): before[name],
+    }
+    for out in (told.out, done.out):
+        words = " ".join(out.split())
+        assert "differs from its original" in words
+        assert all(text in words for text in ('- { "hooks"', '"say done"', '+ { "hooks"', '"saydone"'))
+        assert str(kept) in out.replace("\n", "")
+    # A later call says it again, and when the file is as it was, the copy is removed.
+    with inside(tmp_path):
+        again = json.loads(run("uninstall", host, "--project", "--yes", "--json").out)
+        assert [one["file"] for one in again["differs"]] == [str(path)]
+        assert "+            " in again["differs"][0]["diff"]
+        path.write_text(SETTINGS, "utf-8")
+        last = json.loads(run("uninstall", host, "--project", "--yes", "--json").out)
+    assert last["differs"] == []
+    assert contents(tmp_path) == before
+
+
+def test_a_file_that_changes_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    """A file that the host writes between the preview and the confirmation is refused, and nothing is lost."""
+    fill("claude-code", tmp_path)
+    for changes in (installed, uninstalling):
+        found = changes(in_project("claude-code", tmp_path))
+        path = found[0].path
+        path.write_text(path.read_text("utf-8").replace("large", "larger"), "utf-8")
+        text = path.read_text("utf-8")
+        with pytest.raises(InputError, match="changed"):
+            apply(found[0])
+        assert path.read_text("utf-8") == text
+        install(in_project("claude-code", tmp_path))
 
 
 def test_a_link_is_followed(tmp_path: Path) -> None:

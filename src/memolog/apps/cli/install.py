@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+# Maximum number of lines of a difference on the screen. `--json` has all lines.
+_MAX_DIFF_LINES = 40
+
 _Agent = Annotated[str, typer.Argument(metavar="AGENT", help="claude-code, codex, cursor or gemini.")]
 _Project = Annotated[
     bool, typer.Option("--project", help="Install in this project only. Default: for all projects of the user.")
@@ -137,18 +140,43 @@ def _apply(
 
     todo = [change for change in changes if not change.is_none]
     data |= {"files": [str(change.path) for change in todo], "diff": "".join(map(diff, todo))}
+    data["differs"] = [_difference(change) for change in changes if change.differs]
     if not call.as_json:
         for change in todo:
             console().print(show_diff(diff(change)), soft_wrap=True)
-    if not todo or dry_run or not (yes or _is_confirmed(call)):
+        for change in changes:
+            if change.differs:
+                _show_difference(change)
+    if dry_run or not (yes or not todo or _is_confirmed(call)):
         shown = "Nothing was changed." if todo else f"{words} No change was needed."
         return Answer(data={**data, "changed": False, "next": ()}, show=shown)
-    for change in todo:
+    for change in changes:
         apply(change)
+    if not todo:
+        return Answer(data={**data, "changed": False, "next": ()}, show=f"{words} No change was needed.")
     backups = [str(backup_of(change.path)) for change in todo if change.keeps]
     lines = [words, *(f"The original is kept as {name}" for name in backups), *advice]
     data |= {"backups": backups, "changed": True, "next": advice}
     return Answer(data=data, show=lambda: styled("\n".join(lines), "green"))
+
+
+def _difference(change: "Change") -> dict[str, str]:
+    from memolog.apps.hooks.hosts import backup_of, diff_from_original
+
+    return {"file": str(change.path), "original": str(backup_of(change.path)), "diff": diff_from_original(change)}
+
+
+def _show_difference(change: "Change") -> None:
+    """Print what is different from the original after the entries are removed."""
+    shown = _difference(change)
+    lines = shown["diff"].splitlines()
+    more = len(lines) - _MAX_DIFF_LINES
+    text = "\n".join([*lines[:_MAX_DIFF_LINES], *([f"… and {more} more lines"] if more > 0 else [])])
+    what = f"Without the entries of Memolog, {shown['file']} differs from its original in other places, too:"
+    advice = f"These changes stay. The original is kept as {shown['original']}; delete it when you do not need it."
+    console().print(styled(what, "yellow"), soft_wrap=True)
+    console().print(show_diff(text), soft_wrap=True)
+    console().print(styled(advice, "yellow"), soft_wrap=True)
 
 
 def _is_confirmed(call: Call) -> bool:

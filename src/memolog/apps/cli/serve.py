@@ -171,6 +171,14 @@ _ProxyPort = Annotated[
 _ProxyResource = Annotated[
     str | None, typer.Option("--resource", "-r", help="Resource of requests that name only a thread.")
 ]
+_ThreadFrom = Annotated[
+    list[str] | None,
+    typer.Option(help="Where clients send the thread: header:NAME, user or metadata:KEY. May be repeated."),
+]
+_ResourceFrom = Annotated[
+    list[str] | None,
+    typer.Option(help="Where clients send the resource: header:NAME, user or metadata:KEY. May be repeated."),
+]
 _ProxyTokenFile = Annotated[
     str | None,
     typer.Option(
@@ -193,17 +201,21 @@ async def proxy(
         str, typer.Option(help="Address to listen on; any other than loopback needs a token.")
     ] = "127.0.0.1",
     port: _ProxyPort = 8484,
-    openai: Annotated[str, typer.Option(help="Address of the OpenAI-compatible provider.")] = "https://api.openai.com",
+    openai: Annotated[
+        str, typer.Option(help="Address of the OpenAI-compatible provider: the base_url of its clients.")
+    ] = "https://api.openai.com/v1",
     anthropic: Annotated[
         str, typer.Option(help="Address of the Anthropic-compatible provider.")
     ] = "https://api.anthropic.com",
     resource: _ProxyResource = None,
+    thread_from: _ThreadFrom = None,
+    resource_from: _ResourceFrom = None,
     token_file: _ProxyTokenFile = None,
     tokens_file: _TokensFile = None,
     max_body: Annotated[int, typer.Option(help="Maximum size in bytes of a request with memory.", min=1)] = 67_108_864,
     seconds: _Seconds = None,
 ) -> Answer:
-    """Run a gateway that adds memory to any OpenAI or Anthropic client. Clients send the thread in a header of each request."""
+    """Run a gateway that adds memory to any OpenAI or Anthropic client. Clients send the thread in a header or in the address."""
     import asyncio
 
     from memolog.apps.gateway.app import serve
@@ -214,6 +226,8 @@ async def proxy(
         openai=openai,
         anthropic=anthropic,
         resource=resource,
+        thread_from=thread_from or (),
+        resource_from=resource_from or (),
         token=_token(token_file),
         tokens=read_tokens(read_text(tokens_file)) if tokens_file is not None else {},
         max_body_bytes=max_body,
@@ -234,8 +248,9 @@ async def proxy(
                 ("listening", listening.url),
                 ("OpenAI clients", f"base_url {listening.url}/v1, to {settings.openai}"),
                 ("Anthropic clients", f"base_url {listening.url}, to {settings.anthropic}"),
+                ("thread in the address", f"{listening.url}/r/RESOURCE/t/THREAD/v1"),
                 (
-                    "headers",
+                    "or in headers",
                     "x-memolog-thread, x-memolog-resource" + (", x-memolog-token" if settings.access else ""),
                 ),
             ]

@@ -6,11 +6,12 @@ The command `memolog proxy` starts the gateway, so messages to users call it the
 import asyncio
 import json
 import logging
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, cast
+from typing import Any, Final, cast
 from urllib.parse import unquote_to_bytes
 
 import httpx
@@ -21,30 +22,28 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from memolog import ConfigError, InputError, MemologError, Memory
+from memolog.adapters.exchange import Api
 from memolog.adapters.guards import check_memory
 from memolog.apps.gateway.exchange import (
     Exchange,
     Streamed,
     api_of,
     check_body,
+    cut_event,
     error_body,
     is_anthropic,
+    is_events,
     make_request,
+    whole_events,
 )
-from memolog.apps.gateway.headers import (
-    Pairs,
-    Scope,
-    is_from_here,
-    opened_by,
-    passed_back,
-    passed_on,
-    scope_of,
-)
+from memolog.apps.gateway.headers import Pairs, is_from_here, opened_by, passed_back, passed_on
+from memolog.apps.gateway.scope import Named, Scope, completed, is_in_body, named_in, split_path
 from memolog.apps.gateway.settings import GatewaySettings
 from memolog.apps.network import is_loopback, open_socket, serving, url_of
 
 _log = logging.getLogger("memolog")
 
+_VERSION: Final = re.compile(rb"/+v1(?:/+(?P<rest>.*))?", re.DOTALL)
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _CONNECTIONS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=100)
 # Maximum number of times that a path may be percent-escaped. Each server between gateway and provider may decode it once.
@@ -70,7 +69,7 @@ def gateway_app(memory: Memory, settings: GatewaySettings | None = None) -> Star
 
 
 class Gateway:
-    """Passes requests on to the provider, with memory if a request has the header `x-memolog-thread`."""
+    """Passes requests on to the provider, with memory if a request has a thread."""
 
     def __init__(self, memory: Memory, settings: GatewaySettings) -> None:
         self._memory, self._settings = memory, settings
@@ -96,10 +95,16 @@ class Gateway:
     async def answer(self, request: Request) -> Response:
         """Answer one request. An error becomes an answer in the error format of the provider."""
         headers: Pairs = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
-        as_anthropic = is_anthropic(request.url.path, [name for name, _ in headers])
-        base = self._settings.anthropic if as_anthropic else self._settings.openai
+        raw = cast("bytes", request.scope.get("raw_path") or request.url.path.encode())
+        in_path, raw_path = split_path(raw.split(b"?", 1)[0])
+        path = unquote_to_bytes(raw_path).decode("utf-8", "replace")
+        as_anthropic = is_anthropic(path, [name for name, _ in headers])
+        base = f"{self._settings.anthropic}/v1" if as_anthropic else self._settings.openai
         try:
-            return await self._answer(request, headers, base)
+            allowed = self._check_entry(headers)
+            url = _url(base, raw, raw_path, cast("bytes", request.scope.get("query_string", b"")))
+            named = _permitted(named_in(headers, in_path), allowed)
+            return await self._answer(request, headers, url, api_of(request.method, path), named, allowed)
         except _Refused as refused:
             status, kind, message = refused.status, refused.kind, str(refused)
         except InputError as error:
@@ -120,27 +125,26 @@ class Gateway:
             status, kind, message = 500, "api_error", "The proxy failed. See its log."
         return JSONResponse(error_body(message, kind, as_anthropic=as_anthropic), status)
 
-    async def _answer(self, request: Request, headers: Pairs, base: str) -> Response:
-        allowed = self._check_entry(headers)
+    async def _answer(
+        self, request: Request, headers: Pairs, url: httpx.URL, api: Api | None, named: Named, allowed: str | None
+    ) -> Response:
         framing = {name for name, _ in headers if name in {"content-length", "transfer-encoding"}}
         if len(framing) > 1:
             # Both headers together allow request smuggling.
             message = "A request cannot have both content-length and transfer-encoding. Omit one of them."
             raise _Refused(400, "invalid_request_error", message)
-        url = _url(base, request)
-        api = api_of(request.method, request.url.path)
-        scope = scope_of(headers, allowed or self._settings.resource)
-        if scope is not None and allowed not in {None, scope.resource}:
-            message = "Your token is for another resource. Omit x-memolog-resource: the token selects the resource."
-            raise _Refused(403, "permission_error", message)
-        if scope is None or api is None:
-            return await self._pass(request.method, url, headers, request.stream() if framing else None)
-        if dict(headers).get("content-encoding", "identity") != "identity":
-            raise _Refused(
-                415, "invalid_request_error", "A compressed request cannot have memory. Send it uncompressed."
-            )
-        raw = await self._body(request)
-        body = check_body(api, _json(raw))
+        given = request.stream() if framing else None
+        if api is None:
+            return await self._pass(request.method, url, headers, given)
+        named = completed(named, self._settings.sources, headers, None)
+        raw = await self._body(request) if self._may_name(named) else None
+        if raw is not None:
+            named = completed(named, self._settings.sources, headers, _object(raw))
+        scope = named.scope(allowed or self._settings.resource)
+        if scope is None:
+            return await self._pass(request.method, url, headers, given if raw is None else raw)
+        raw = await self._body(request) if raw is None else raw
+        body = check_body(api, _object(raw))
         if body is None:
             # The body is malformed. It is passed on, so that the client gets the error of the provider.
             return await self._pass(request.method, url, headers, raw)
@@ -152,8 +156,19 @@ class Gateway:
         exchange.task.add_done_callback(lambda _: self._exchanges.discard(exchange))
         return await exchange.response
 
+    def _may_name(self, named: Named) -> bool:
+        """Return whether the body of a request must be read to find its thread or resource."""
+        kinds = [kind for kind in ("thread", "resource") if getattr(named, kind) is None]
+        if named.thread is None and not any(map(is_in_body, self._settings.thread_from)):
+            return False
+        return any(is_in_body(source) for kind in kinds for source in self._settings.sources[kind])
+
     async def _body(self, request: Request) -> bytes:
-        """Return the body of a request with memory. Raises if the body is larger than `max_body_bytes`."""
+        """Return the body of a request. Raises if it is compressed, or larger than `max_body_bytes`."""
+        if request.headers.get("content-encoding", "identity") != "identity":
+            raise _Refused(
+                415, "invalid_request_error", "A compressed request cannot have memory. Send it uncompressed."
+            )
         limit = self._settings.max_body_bytes
         message = f"The request is larger than {limit:,} bytes."
         advice = "Send only new messages, or start the proxy with a larger --max-body."
@@ -196,7 +211,10 @@ class Gateway:
         received = answer.headers.multi_items()
         length = [pair for pair in received if pair[0] == "content-length"]
         back = passed_back(received, is_read=False) + length
-        return Streamed(answer.aiter_raw(), answer.status_code, back, answer.aclose)
+        pieces = answer.aiter_raw()
+        if is_events(answer) and not length and "content-encoding" not in answer.headers:
+            pieces = whole_events(pieces, cut_event(url.path))
+        return Streamed(pieces, answer.status_code, back, answer.aclose)
 
     async def _saved(self, scope: Scope) -> None:
         """Wait until earlier exchanges of this thread are saved, if their clients have received the answer or are disconnected.
@@ -209,21 +227,36 @@ class Gateway:
             await asyncio.wait([one.task for one in left], timeout=_MAX_SAVE_SECONDS)
 
 
-def _url(base: str, request: Request) -> httpx.URL:
-    """Return the URL at the provider, with path and query as the client sent them."""
-    raw = cast("bytes", request.scope.get("raw_path") or request.url.path.encode())
-    query = cast("bytes", request.scope.get("query_string", b""))
-    path = raw.split(b"?", 1)[0]
-    target = path + (b"?" + query if query else b"")
-    if _climbs(path):
+def _permitted(named: Named, allowed: str | None) -> Named:
+    """Return the names of a request. Raises if the resource is not the one that the token gives access to."""
+    if allowed is not None and named.resource not in {None, allowed}:
+        message = "Your token is for another resource. Omit the resource: the token selects it."
+        raise _Refused(403, "permission_error", message)
+    return named
+
+
+def _url(base: str, raw: bytes, path: bytes, query: bytes) -> httpx.URL:
+    """Return the URL at the provider. `raw` is the path as the client sent it, and `path` is without thread and resource.
+
+    `base` ends with the version of the API, such as `/v1` or `/v1beta/openai`. So `/v1` in the path stands for the whole base.
+    """
+    if _climbs(raw):
         raise InputError("The path of the request has `.` or `..` in it.", then="Send the normalised path.")
+    rest = _VERSION.fullmatch(path)
+    if rest is not None:
+        # Some clients join an address that ends with a slash and a path that starts with one.
+        path = b"/" + rest["rest"] if rest["rest"] is not None else b""
+    elif path.startswith(b"/"):
+        base = base.removesuffix("/v1")
+    else:
+        # Such a target could lead to another host.
+        raise InputError("The path of the request is invalid.", then="Send an absolute path with percent escapes.")
     try:
-        # A target that is not an absolute path could lead to another host.
-        if target.startswith(b"/"):
-            return httpx.URL(base + target.decode("ascii"))
+        return httpx.URL(base + (path + (b"?" + query if query else b"")).decode("ascii"))
     except (httpx.InvalidURL, UnicodeDecodeError):
-        pass
-    raise InputError("The path of the request is invalid.", then="Send an absolute path with percent escapes.")
+        raise InputError(
+            "The path of the request is invalid.", then="Send an absolute path with percent escapes."
+        ) from None
 
 
 def _climbs(path: bytes) -> bool:
@@ -240,11 +273,13 @@ def _climbs(path: bytes) -> bool:
     return any(piece.split(b";", 1)[0].strip() in {b".", b".."} for piece in pieces)
 
 
-def _json(raw: bytes) -> object:
+def _object(raw: bytes) -> dict[str, Any] | None:
+    """Return the JSON object of a body, or None if the body is not an object."""
     try:
-        return cast("object", json.loads(raw))
+        found = cast("object", json.loads(raw))
     except (ValueError, RecursionError):
         return None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
 
 # Seconds until the server closes an idle connection. Most clients close idle connections earlier. Otherwise the server could

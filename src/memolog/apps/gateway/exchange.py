@@ -5,6 +5,7 @@ Answers are streamed. If the client disconnects early, the connection to the pro
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, cast
@@ -21,32 +22,35 @@ from memolog.adapters.exchange import Exchange as Remembered
 from memolog.adapters.openai.chat import CHAT_API
 from memolog.adapters.openai.responses import RESPONSES_API
 from memolog.adapters.provider_limits import is_refused, take_back
-from memolog.apps.gateway.headers import Pairs, Scope, passed_back
+from memolog.apps.gateway.headers import Pairs, passed_back
+from memolog.apps.gateway.scope import Scope
 from memolog.core.exact_json import dumps
 from memolog.errors import InputError
+
+_log = logging.getLogger("memolog")
 
 _APIS: Final[tuple[Api, ...]] = (CHAT_API, RESPONSES_API, messages_api())
 
 
 def api_of(method: str, path: str) -> Api | None:
     """Return the provider API of a request. None means that requests with this method and path have no memory."""
+    path = path.rstrip("/")
     return next((api for api in _APIS if path.endswith(api.path)), None) if method == "POST" else None
 
 
-def check_body(api: Api, body: object) -> dict[str, Any] | None:
+def check_body(api: Api, request: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return the request body. None means that the body is malformed.
 
     Raises InputError for a valid request that cannot have memory.
     """
-    if not isinstance(body, dict):
+    if request is None:
         return None
-    request = cast("dict[str, Any]", body)
     is_responses = api is RESPONSES_API
     if is_responses and request.get("background"):
         raise InputError(
             "A request with `background` cannot have memory.",
             why="The client fetches the answer later, and the proxy does not see it.",
-            then="Omit `background`, or omit x-memolog-thread.",
+            then="Omit `background`, or send the request without a thread.",
         )
     messages: object = request.get("input" if is_responses else "messages")
     if is_responses and isinstance(messages, str):
@@ -70,8 +74,51 @@ def error_body(message: str, kind: str, *, as_anthropic: bool) -> dict[str, Any]
     return {"error": {"message": message, "type": kind, "param": None, "code": "memolog"}}
 
 
-_log = logging.getLogger("memolog")
+def is_events(answer: httpx.Response) -> bool:
+    """Return whether an answer is a stream of events, and not an error."""
+    return answer.status_code < _ERROR and "event-stream" in answer.headers.get("content-type", "")
 
+
+def cut_event(path: str) -> bytes:
+    """Return the event that ends a stream which the provider has cut, in the format of the API at a path."""
+    message = "The provider ended the stream before the answer was complete. What arrived until then is valid."
+    body = error_body(message, "api_error", as_anthropic=path.endswith("/messages"))
+    if path.endswith(RESPONSES_API.path):
+        # Clients read the fields of the event or those of its error.
+        event = {"type": "error", "code": "server_error", "message": message, "param": None, "sequence_number": 0}
+        body = event | body
+    name = f"event: {body['type']}\n" if "type" in body else ""
+    return f"{name}data: {dumps(body)}\n\n".encode()
+
+
+async def whole_events(
+    chunks: AsyncIterator[bytes], cut: bytes, is_complete: Callable[[], bool] = lambda: False
+) -> AsyncIterator[bytes]:
+    """Yield a stream of events as it arrives, but never half an event.
+
+    If the provider cuts the stream, yield the event `cut` at the end, unless `is_complete` returns True: then only the end of the
+    connection was lost.
+    """
+    rest = b""
+    try:
+        async for chunk in chunks:
+            rest += chunk
+            # The search begins at the new bytes, because a long event may come in many pieces.
+            ends = list(_EVENT_END.finditer(rest, max(0, len(rest) - len(chunk) - _LONGEST_END)))
+            if ends:
+                yield rest[: ends[-1].end()]
+                rest = rest[ends[-1].end() :]
+    except httpx.HTTPError as error:
+        _log.warning("the provider cut a stream: %s", str(error) or type(error).__name__)
+        yield b"" if is_complete() else cut
+        return
+    if rest:
+        yield rest
+
+
+# The empty line after an event.
+_EVENT_END: Final = re.compile(rb"\n\r?\n|\r\r")
+_LONGEST_END: Final = 3
 # Maximum number of chunks that wait for a slow client. Then reading from the provider pauses, which limits the use of RAM.
 _CHUNKS: Final = 64
 # Lowest HTTP status of an error.
@@ -94,7 +141,7 @@ class Exchange:
         self._memory, self._client, self._api, self.scope = memory, client, api, scope
         self.response: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._chunks: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(_CHUNKS)
-        self._is_passed = self._is_recorded = False
+        self._is_passed = self._is_recorded = self._is_complete = False
         self.is_left = False
         """Whether the client has received the answer or is disconnected."""
         self.task = asyncio.create_task(self._run(make, body))
@@ -154,7 +201,7 @@ class Exchange:
         headers.append(("x-memolog-thread", quote(self.scope.thread, safe="")))
         status, kind = answer.status_code, answer.headers.get("content-type", "")
         remembered.headers_came(kind)
-        if status < _ERROR and "event-stream" in kind:
+        if is_events(answer):
             self.response.set_result(Streamed(self._pieces(), status, headers, self._leave))
             await self._stream(turn, remembered, answer)
             return
@@ -169,12 +216,18 @@ class Exchange:
     async def _stream(self, turn: Turn, remembered: Remembered, answer: httpx.Response) -> None:
         """Pass the stream on. The answer is saved before the last event is sent, because the next request may follow at once."""
         try:
-            async for chunk in answer.aiter_bytes():
-                if remembered.feed(chunk) or remembered.is_refused:
-                    await self._record(turn, remembered)
+            chunks = self._read(turn, remembered, answer)
+            async for chunk in whole_events(chunks, cut_event(self._api.path), lambda: self._is_complete):
                 await self._chunks.put(chunk)
         finally:
             await self._record(turn, remembered)
+
+    async def _read(self, turn: Turn, remembered: Remembered, answer: httpx.Response) -> AsyncIterator[bytes]:
+        async for chunk in answer.aiter_bytes():
+            if remembered.feed(chunk) or remembered.is_refused:
+                self._is_complete = True
+                await self._record(turn, remembered)
+            yield chunk
 
     async def _record(self, turn: Turn, remembered: Remembered) -> None:
         """Save the answer received so far. If the stream contains a refusal of the request, withdraw the messages of the turn.
@@ -223,5 +276,9 @@ class Streamed(StreamingResponse):
         """Send the answer."""
         try:
             await super().__call__(scope, receive, send)
+        except* httpx.HTTPError as errors:
+            # The server closes the connection, so the client sees that the answer is incomplete.
+            cause = errors.exceptions[0]
+            _log.warning("the provider cut an answer: %s", str(cause) or type(cause).__name__)
         finally:
             await self._at_end()

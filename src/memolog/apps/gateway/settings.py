@@ -1,15 +1,16 @@
 """Settings of the gateway: provider addresses, tokens and limits."""
 
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from memolog.apps.gateway.scope import check_source
 from memolog.apps.network import check_token
 from memolog.db.scope import check_id
 from memolog.errors import ConfigError
 
-OPENAI: Final = "https://api.openai.com"
+OPENAI: Final = "https://api.openai.com/v1"
 ANTHROPIC: Final = "https://api.anthropic.com"
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 """Default of `max_body_bytes`. OpenAI and Anthropic accept less (32 to 50 MB)."""
@@ -17,12 +18,22 @@ MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """Settings of a gateway. The addresses of the providers may end with `/v1`."""
+    """Settings of a gateway."""
 
     openai: str = OPENAI
+    """The `base_url` of an OpenAI client. The path `/v1/…` of a request is below it. An address without a path gets `/v1`."""
     anthropic: str = ANTHROPIC
+    """The `base_url` of an Anthropic client, without `/v1`."""
     resource: str | None = None
-    """Resource of requests that have the header `x-memolog-thread` but no `x-memolog-resource`."""
+    """Resource of requests that have a thread but no resource."""
+    thread_from: Sequence[str] = ()
+    """Places of the thread, for clients that send neither `x-memolog-thread` nor a path with `/t/…`.
+
+    Each place is `header:NAME`, `user` or `metadata:KEY`. The last two are fields of the body. The first place with a value
+    counts.
+    """
+    resource_from: Sequence[str] = ()
+    """Places of the resource, as in `thread_from`. A client that can set such a field can name any resource."""
     token: str | None = field(default=None, repr=False)
     """Token that clients must send in addition to their key for the provider. It gives access to every resource."""
     tokens: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
@@ -35,20 +46,30 @@ class GatewaySettings:
 
     def __post_init__(self) -> None:
         for name in ("openai", "anthropic"):
-            object.__setattr__(self, name, _address(name, getattr(self, name)))
+            base = _address(name, getattr(self, name))
+            has_path = bool(urllib.parse.urlsplit(base).path)
+            base = base.removesuffix("/v1") if name == "anthropic" else base if has_path else f"{base}/v1"
+            object.__setattr__(self, name, base)
+        for name, option in (("thread_from", "--thread-from"), ("resource_from", "--resource-from")):
+            object.__setattr__(self, name, tuple(check_source(option, one) for one in getattr(self, name)))
         for token in (self.token, *self.tokens):
             if token is not None:
                 check_token(token, "The token of the proxy", ConfigError)
         for resource in self.tokens.values():
             check_id("resource", resource)
-        if self.tokens and (self.token is not None or self.resource is not None):
+        if self.tokens and (self.token is not None or self.resource is not None or self.resource_from):
             raise ConfigError(
-                "`tokens` cannot be used together with `token` or `resource`.",
+                "`tokens` cannot be used together with `token`, `resource` or `resource_from`.",
                 why="With `tokens`, only the token of a request selects the resource.",
-                then="Omit the token (MEMOLOG_PROXY_TOKEN, --token-file) and the resource (--resource).",
+                then="Omit the token (MEMOLOG_PROXY_TOKEN, --token-file) and the resource (--resource, --resource-from).",
             )
         if self.max_body_bytes < 1:
             raise ConfigError(f"`max_body_bytes` (--max-body) must be 1 or more, got {self.max_body_bytes}.")
+
+    @property
+    def sources(self) -> Mapping[str, Sequence[str]]:
+        """Return the places of the thread and of the resource."""
+        return {"thread": self.thread_from, "resource": self.resource_from}
 
     @property
     def access(self) -> Mapping[str, str | None]:
@@ -75,7 +96,7 @@ def _address(name: str, url: str) -> str:
             why="Clients send their own keys, which are passed on.",
             then="Remove the user name and the password.",
         )
-    return url.rstrip("/").removesuffix("/v1")
+    return url.rstrip("/")
 
 
 def read_tokens(text: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ import json
 import os
 import shlex
 import subprocess
-from collections.abc import Callable, Container, Generator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -139,6 +139,13 @@ class Change:
     """Project that must contain the file after links are resolved. None means a file in the home folder."""
     before: str | None
     after: str | None
+    original: str | None = None
+    """Content before the installation, for a change that removes the entries of Memolog. None if there is no copy of it."""
+
+    @property
+    def differs(self) -> bool:
+        """Return whether the file will not be the same as before the installation, byte for byte."""
+        return self.original is not None and self.after != self.original
 
     @property
     def is_none(self) -> bool:
@@ -164,17 +171,12 @@ def installing(place: Place, hook: Sequence[str], server: Sequence[str] | None) 
 
     `hook` and `server` are commands. An entry that exists already is not added again.
     """
-
-    def edit(path: Path, text: str) -> str:
-        if path == place.hooks:
-            text = _with_hooks(place.host, hook, text)
-        return text if server is None or path != place.servers else _with_server(place.host, path, server, text)
-
     changes = list[Change]()
     for path in dict.fromkeys((place.hooks, place.servers)):
         before = _present(path, place.project)
         text, ending = _plain(before or "")
-        after = _as_it_was(_edited(path, edit, text), ending) or None
+        added = _edited(path, _adding(place, hook, server), text)
+        after = before if added == text else _as_it_was(added, ending)
         changes.append(Change(path=path, project=place.project, before=before, after=after))
     return changes
 
@@ -182,26 +184,61 @@ def installing(place: Place, hook: Sequence[str], server: Sequence[str] | None) 
 def uninstalling(place: Place) -> list[Change]:
     """Return the changes that remove the entries of Memolog.
 
-    If the user has changed nothing else since the installation, the file gets its original content, byte for byte.
+    If only the installation has changed a file, it gets its original content, byte for byte. Otherwise only the entries are
+    removed.
     """
     changes = list[Change]()
     for path in dict.fromkeys((place.hooks, place.servers)):
         before = _present(path, place.project)
-        text, ending = _plain(before or "")
-        cleaned = _edited(path, _without_entries, text)
-        if cleaned == text:
-            continue
+        cleaned = _cleaned(path, before)
         original = _read(backup_of(path))
-        if original is not None and place.host == "cursor" and "version" not in _at(_plain(original)[0]):
-            cleaned = remove(cleaned, (), lambda name, _: name == "version")
-        after: str | None = _as_it_was(cleaned, ending)
-        if original is not None and _without_space(original) == _without_space(after or ""):
+        after: str | None = cleaned
+        if cleaned == (before or "") and original is None:
+            continue
+        if cleaned == (before or ""):
+            # The entries are gone already. Only the copy of the original is left.
+            after = before
+        elif original is None:
+            # A file without other content was created by the installation. Delete it.
+            after = None if _is_bare(cleaned) else cleaned
+        elif cleaned in _reinstalled(place, path, original):
             after = original
-        elif original is None and _is_bare(after or ""):
-            # The file has no other content, so the installation created it. Delete it.
-            after = None
-        changes.append(Change(path=path, project=place.project, before=before, after=after))
+        elif place.host == "cursor" and "version" not in _at(_plain(original)[0]):
+            text, ending = _plain(cleaned)
+            after = _as_it_was(remove(text, (), lambda name, _: name == "version"), ending)
+        changes.append(Change(path=path, project=place.project, before=before, after=after, original=original))
     return changes
+
+
+def _cleaned(path: Path, content: str | None) -> str:
+    """Return the content of a file without the entries of Memolog."""
+    text, ending = _plain(content or "")
+    cleaned = _edited(path, _without_entries, text)
+    return content or "" if cleaned == text else _as_it_was(cleaned, ending)
+
+
+def _reinstalled(place: Place, path: Path, original: str) -> Iterator[str]:
+    """Yield the content that a file has after its original was installed and uninstalled, with and without the MCP server.
+
+    It differs from the original if entries were added to an empty container, or if the file has two kinds of line ends.
+    """
+    text, ending = _plain(original)
+    command = [MARK]
+    for server in (command, None):
+        with suppress(InputError):
+            added = _edited(path, _adding(place, command, server), text)
+            yield _cleaned(path, _as_it_was(added, ending))
+
+
+def _adding(place: Place, hook: Sequence[str], server: Sequence[str] | None) -> Callable[[Path, str], str]:
+    """Return a function that adds the entries of Memolog to the text of a file."""
+
+    def edit(path: Path, text: str) -> str:
+        if path == place.hooks:
+            text = _with_hooks(place.host, hook, text)
+        return text if server is None or path != place.servers else _with_server(place.host, path, server, text)
+
+    return edit
 
 
 def _with_hooks(host: Host, hook: Sequence[str], text: str) -> str:
@@ -281,10 +318,6 @@ def _is_bare(text: str) -> bool:
         return False
 
 
-def _without_space(text: str) -> str:
-    return "".join(text.split())
-
-
 # ---------------------------------------------------------------- files
 
 
@@ -336,22 +369,38 @@ def _as_it_was(text: str, ending: str) -> str:
 
 def diff(change: Change) -> str:
     """Return a change as a unified diff."""
-    before, after = ((one or "").splitlines(keepends=True) for one in (change.before, change.after))
-    lines = difflib.unified_diff(before, after, str(change.path), str(change.path))
+    return _diff(change.before, change.after, str(change.path), str(change.path))
+
+
+def diff_from_original(change: Change) -> str:
+    """Return what is different from the original after the change, as a unified diff."""
+    return _diff(change.original, change.after, str(backup_of(change.path)), str(change.path))
+
+
+def _diff(before: str | None, after: str | None, old: str, new: str) -> str:
+    first, second = ((one or "").splitlines(keepends=True) for one in (before, after))
+    lines = difflib.unified_diff(first, second, old, new)
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
 
 def apply(change: Change) -> None:
-    """Write a changed file in one step. Copy the original first. Delete the copy once the entries of Memolog are removed."""
+    """Write a changed file in one step. Copy the original first. Delete the copy once the file is the same as the original."""
     # A settings file may be a link, for example into a folder of dotfiles. Then the file that the link leads to is changed.
     project = change.project
     path, backup = _real(change.path, project), backup_of(change.path)
     backup = _real(backup.parent, project) / backup.name
     mode = _mode(path)
-    if change.keeps:
+    if _read(path) != change.before:
+        raise InputError(
+            f"{change.path} has changed since it was read.",
+            why="Another program has written it.",
+            then="Run the command again.",
+        )
+    if change.keeps and not change.is_none and change.original is None:
         _write(backup, change.before, mode=mode, project=project)
-    _write(path, change.after, mode=mode, project=project)
-    if not change.keeps and (change.after is None or MARK not in change.after):
+    if not change.is_none:
+        _write(path, change.after, mode=mode, project=project)
+    if change.original is not None and not change.differs:
         _write(backup, None, mode=mode, project=project)
 
 
