@@ -709,14 +709,15 @@ class Resource(_Handle):
         connection = self._connection
         return WorkingMemory(connection.open, connection.open_to_write, self.id, thread, connection.config)
 
-    def tools(self, *, thread: str | None = None, session: str | None = None) -> Tools:
+    def tools(self, *, thread: str | None = None, session: str | None = None, read_only: bool = False) -> Tools:
         """Return the three tools for a model that works for this resource: definitions, guidance, and calls.
 
-        Tasks are claimed for `session`. A claimed task becomes the active task of `thread`.
+        Tasks are claimed for `session`. A claimed task becomes the active task of `thread`. With `read_only`, the tools offer
+        and perform only actions that read.
         """
         # Imported at the first use, because it imports this module, and a library that is slow to import.
         made: Tools = import_module("memolog.tools.toolset").Toolset(
-            self._memory, self.id, thread=thread, session=session
+            self._memory, self.id, thread=thread, session=session, read_only=read_only
         )
         return made
 

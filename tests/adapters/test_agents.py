@@ -102,13 +102,15 @@ async def test_scopes_do_not_mix(kind: type[World], tmp_path: Path) -> None:
 
 @every_world
 async def test_the_tools_work_and_their_scope_is_fixed(kind: type[World], tmp_path: Path) -> None:
-    """A model searches and creates a task. A `resource` in its arguments has no effect."""
+    """A model searches and creates a task. A `resource` in its arguments is refused."""
 
     def script(heard: Heard) -> Step:
         if heard.asked != "use them":
             return "noted"
         if heard.roles[-1] != "tool":
-            return [Call("memory-search", "c1", {"action": "search", "query": "heliotrope", "resource": "bob"})]
+            return [Call("memory-search", "c0", {"action": "search", "query": "heliotrope", "resource": "bob"})]
+        if "is not a field" in heard.text and "my colour is «" not in heard.text:
+            return [Call("memory-search", "c1", {"action": "search", "query": "heliotrope"})]
         made = [Call("task-mutate", "c2", {"action": "create", "title": "Paint the door"})]
         return made if "Paint the door" not in heard.text else "done"
 
@@ -119,12 +121,13 @@ async def test_the_tools_work_and_their_scope_is_fixed(kind: type[World], tmp_pa
         await world.ask("use them")
         tasks = await memory.resource("alice").tasks().ready()
         rows = await stored(memory, "alice", "t1")
-    found, made = (str(getattr(row.parts[0], "content", "")) for row in rows if row.role == "tool")
+    refused, found, made = (str(getattr(row.parts[0], "content", "")) for row in rows if row.role == "tool")
+    assert "`resource` is not a field of search" in refused
     assert "my colour is" in found
     assert "secret" not in found
     assert "success" in made
     assert [one.task.title for one in tasks.items] == ["Paint the door"]
-    assert [row.own for row in rows if row.role == "tool"] == [True, True]
+    assert [row.own for row in rows if row.role == "tool"] == [True, True, True]
 
 
 # ---------------------------------------------------------------- what goes wrong

@@ -41,7 +41,7 @@ async def test_a_stream_of_changes(transport: str, tmp_path: Path) -> None:
     async with connected(transport, path) as client:
         async with client.listen(resource_subscriptions=[FACTS]) as changes:
             assert (await call(client, "task-mutate", action="create", title="Not watched"))["success"]
-            noted = await call(client, "task-mutate", action="update_context", section="Decisions", text="- one")
+            noted = await call(client, "memory-search", action="update_context", section="Decisions", text="- one")
             assert noted["success"]
             assert await first(changes) == ResourceUpdated(uri=FACTS)
         async with client.listen(resources_list_changed=True, resource_subscriptions=[TASK]) as changes:

@@ -64,7 +64,7 @@ async def _tools(client: Client) -> None:
     claimed = await call(client, "task-mutate", action="claim", task="T-4")
     assert claimed["task"]["status"] == "in_progress"
     assert (await call(client, "task-mutate", action="link", task="T-4", messages=["1-2"]))["success"]
-    noted = await call(client, "task-mutate", action="update_context", section="Decisions", text="- argon2id")
+    noted = await call(client, "memory-search", action="update_context", section="Decisions", text="- argon2id")
     assert noted["success"]
     closed = await call(client, "task-mutate", action="close", task="T-4", summary="It waits for the port now.")
     assert closed["success"]

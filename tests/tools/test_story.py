@@ -26,9 +26,10 @@ async def ask(tools: Tools, name: str, **arguments: Any) -> dict[str, Any]:
 async def use(turn: Turn, tools: Tools, action: str, **arguments: Any) -> None:
     """Change tasks within a turn, as an agent does: the call and its result are part of the conversation."""
     name = f"{action} {next(iter(arguments.values()))}"
-    call = ToolCallPart(id=name, name="task-mutate", arguments={"action": action, **arguments})
+    tool = "memory-search" if action == "update_context" else "task-mutate"
+    call = ToolCallPart(id=name, name=tool, arguments={"action": action, **arguments})
     await turn.record(AssistantMessage([call]))
-    answer = await ask(tools, "task-mutate", action=action, **arguments)
+    answer = await ask(tools, tool, action=action, **arguments)
     await turn.prepare(ToolMessage(call.id, json.dumps(answer), name=call.name))
 
 

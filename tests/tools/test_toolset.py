@@ -117,12 +117,13 @@ async def test_errors_are_values(tmp_path: Path) -> None:
     async with Memory(address, config=Config(read_only=True)) as memory:
         tools = memory.resource("alice").tools(thread="t1")
         assert (await tools.call("task-query", {"action": "ready"}))["success"]
-        for call in (
-            {"action": "create", "title": "x"},
-            {"action": "claim", "task": "T-4"},
-            {"action": "update_context", "text": "x"},
+        for name, call in (
+            ("task-mutate", {"action": "create", "title": "x"}),
+            ("task-mutate", {"action": "claim", "task": "T-4"}),
+            ("memory-search", {"action": "update_context", "text": "x"}),
+            ("memory-search", {"action": "remember", "text": "x"}),
         ):
-            answer = await tools.call("task-mutate", call)
+            answer = await tools.call(name, call)
             assert "read-only" in answer["error"]
             assert not answer["retryable"]
 
@@ -177,7 +178,7 @@ async def test_the_task_in_hand() -> None:
         shown = await here.tools.call("task-query", {"action": "show", "task": "current"})
         assert shown["task"]["handle"] == "T-1"
         noted = await here.tools.call(
-            "task-mutate", {"action": "update_context", "task": "this", "text": "zod, not yup"}
+            "memory-search", {"action": "update_context", "task": "this", "text": "zod, not yup"}
         )
         assert "zod, not yup" in noted["task"]["description"]
         closed = await here.tools.call(
@@ -211,11 +212,11 @@ async def test_the_working_memory_of_this_thread_and_of_all() -> None:
     """Notes go to the document that is meant, and the author is the session."""
     async with world() as here:
         one = {"action": "update_context", "section": "Decisions", "text": "- pnpm"}
-        assert "- Fastify\n- pnpm" in (await here.tools.call("task-mutate", one))["working_memory"]
+        assert "- Fastify\n- pnpm" in (await here.tools.call("memory-search", one))["working_memory"]
         two = one | {"scope": "thread", "mode": "replace"}
-        assert (await here.tools.call("task-mutate", two))["working_memory"] == "## Decisions\n\n- pnpm\n"
+        assert (await here.tools.call("memory-search", two))["working_memory"] == "## Decisions\n\n- pnpm\n"
         three = {"action": "update_context", "section": "Decisions", "mode": "remove"}
-        assert "Decisions" not in (await here.tools.call("task-mutate", three))["working_memory"]
+        assert "Decisions" not in (await here.tools.call("memory-search", three))["working_memory"]
         seen = await here.tools.call("memory-search", {"action": "recall", "target": "working-memory"})
         assert set(seen["working_memory"]) == {"all", "thread"}
         document = await here.memory.resource("alice").working_memory().read()
@@ -230,15 +231,15 @@ async def test_a_json_working_memory_is_merged() -> None:
         facts = memory.resource("bob").working_memory()
         await facts.start(schema=schema, who="app")
         tools = memory.resource("bob").tools()
-        assert (await tools.call("task-mutate", {"action": "update_context", "text": '{"name": "Bob"}'}))["success"]
+        assert (await tools.call("memory-search", {"action": "update_context", "text": '{"name": "Bob"}'}))["success"]
         assert await facts.value() == {"name": "Bob"}
-        assert (await tools.call("task-mutate", {"action": "update_context", "section": "name", "text": "Rob"}))[
+        assert (await tools.call("memory-search", {"action": "update_context", "section": "name", "text": "Rob"}))[
             "success"
         ]
         assert await facts.value() == {"name": "Rob"}
-        wrong = await tools.call("task-mutate", {"action": "update_context", "section": "age", "text": "5"})
+        wrong = await tools.call("memory-search", {"action": "update_context", "section": "age", "text": "5"})
         assert "'age'" in wrong["error"]
-        prose = await tools.call("task-mutate", {"action": "update_context", "text": "likes tea"})
+        prose = await tools.call("memory-search", {"action": "update_context", "text": "likes tea"})
         assert "JSON" in prose["error"]
 
 

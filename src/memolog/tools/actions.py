@@ -3,7 +3,6 @@
 The schemas for models are generated from these classes, and the calls of models are validated with them.
 """
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -26,7 +25,6 @@ _PRIORITIES: Final = {
     **dict.fromkeys(("lowest", "backlog", "someday"), 4),
 }
 _NUMBER: Final = re.compile(r"[+-]?\d{1,15}(?:\.0+)?")
-_CLOSE: Final = 0.75
 _NAMED: Final = ("handle", "id", "task", "name", "title", "value")
 
 
@@ -103,24 +101,15 @@ def moment(value: Any) -> Any:
 
 
 def choice(known: tuple[str, ...], other: Mapping[str, str]) -> Callable[[Any], Any]:
-    """Return a function that reads one of the known words. It also accepts other spellings, synonyms and typing errors.
+    """Return a function that reads one of the known words, in any case and with any punctuation, or a synonym in `other`.
 
-    `other` has the synonyms. A value that is not recognised is returned unchanged.
+    Any other value is returned unchanged, for validation to refuse. A misspelt word is not corrected, because a wrong guess
+    could write.
     """
-    spelt = {plain(word): word for word in known} | {plain(word): meant for word, meant in other.items()}
+    spelt = {plain(word): meant for word, meant in other.items()} | {plain(word): word for word in known}
 
     def read(value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        given = plain(value)
-        if given in spelt:
-            return spelt[given]
-        # Look for typing errors in the known words first, because they are more likely than typing errors in synonyms.
-        for words in ([plain(word) for word in known], list(spelt)):
-            near = {spelt[word] for word in difflib.get_close_matches(given, words, n=3, cutoff=_CLOSE)}
-            if near:
-                return near.pop() if len(near) == 1 else value
-        return value
+        return spelt.get(plain(value), value) if isinstance(value, str) else value
 
     return read
 
@@ -165,6 +154,9 @@ Relation: TypeAlias = Annotated[
 ]
 _Op: TypeAlias = Literal["add", "remove"]
 _Reach: TypeAlias = Literal["all", "thread"]
+Scope: TypeAlias = Annotated[_Reach, _one_of(_Reach, {"resource": "all", "user": "all", "conversation": "thread"})]
+Clearable: TypeAlias = Literal["description", "labels", "assignee", "due", "defer_until"]
+Remembered: TypeAlias = Literal["fact", "note"]
 _Speaker: TypeAlias = Literal["user", "assistant", "tool"]
 Role: TypeAlias = Annotated[_Speaker, _one_of(_Speaker, {"human": "user", "ai": "assistant", "model": "assistant"})]
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
@@ -192,6 +184,12 @@ class Action(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
     example: ClassVar[dict[str, Any]]
     """An example of a call, with the name of the action."""
+    writes: ClassVar[bool] = False
+    """Whether the action changes something."""
+
+
+class _Writing(Action):
+    writes = True
 
 
 class _Paged(Action):
@@ -247,7 +245,7 @@ class SearchTasks(_Paged):
 # ---------------------------------------------------------------- task-mutate
 
 
-class Create(Action):
+class Create(_Writing):
     """Create a task."""
 
     example = {"action": "create", "title": "Add the login endpoint", "blocked_by": ["T-3"]}
@@ -265,14 +263,47 @@ class Create(Action):
     claim: Flag = Field(False, description="also claim it")
 
 
-class Claim(Action):
+class Update(_Writing):
+    """Change fields of a task. The status is changed by claim, release, close and reopen."""
+
+    example = {"action": "update", "task": "T-12", "priority": 1, "labels": ["api"]}
+    task: Name
+    title: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+    description: Text | None = Field(None, description="update replaces it")
+    priority: Priority | None = None
+    type: Kind | None = None
+    labels: Names | None = Field(None, description="update replaces all")
+    assignee: Name | None = None
+    due: Moment | None = None
+    defer_until: Moment | None = None
+    clear: Annotated[list[Annotated[Clearable, _one_of(Clearable, {})]], BeforeValidator(names)] = Field(
+        [], description="fields to empty"
+    )
+
+
+class Claim(_Writing):
     """Claim a task, so that no other session works on it."""
 
     example = {"action": "claim", "task": "T-12"}
     task: Name | None = Field(None, description=_TASK + "; claim without: the most pressing one")
 
 
-class Close(Action):
+class Release(_Writing):
+    """Give a claimed task back, so that it is open again."""
+
+    example = {"action": "release", "task": "T-12"}
+    task: Name
+
+
+class Reopen(_Writing):
+    """Open a closed task again."""
+
+    example = {"action": "reopen", "task": "T-12", "why": "the test fails again"}
+    task: Name
+    why: Text | None = None
+
+
+class Close(_Writing):
     """Close a task."""
 
     example = {"action": "close", "task": "T-12", "reason": "completed", "summary": "what was done, and where"}
@@ -282,7 +313,7 @@ class Close(Action):
     claim_next: Flag = Field(False, description="also claim the next ready task")
 
 
-class Dep(Action):
+class Dep(_Writing):
     """Add or remove a link between two tasks, such as which one must be closed first."""
 
     example = {"action": "dep", "op": "add", "task": "T-12", "depends_on": "T-3"}
@@ -292,7 +323,7 @@ class Dep(Action):
     kind: Relation = "blocks"
 
 
-class Link(Action):
+class Link(_Writing):
     """Link messages to a task."""
 
     example = {"action": "link", "task": "T-12", "messages": ["12-15"], "as": "reference"}
@@ -301,21 +332,6 @@ class Link(Action):
     thread: Name | None = None
     as_: Annotated[MessageLinkKind, _one_of(MessageLinkKind, {"result": "output", "source": "created-from"})] = Field(
         "reference", alias="as"
-    )
-
-
-class UpdateContext(Action):
-    """Change the working memory, or the description of a task."""
-
-    example = {"action": "update_context", "section": "Decisions", "text": "- Fastify instead of Express"}
-    text: str = Field("", description="Markdown; JSON fields where the working memory is JSON")
-    section: Name | None = Field(None, description="heading of the working memory")
-    mode: Annotated[SectionMode, _one_of(SectionMode, {"add": "append", "set": "replace", "overwrite": "replace"})] = (
-        "append"
-    )
-    task: Name | None = Field(None, description="update_context: note it at this task instead")
-    scope: Annotated[_Reach, _one_of(_Reach, {"resource": "all", "user": "all", "conversation": "thread"})] = Field(
-        "all", description="all conversations, or this thread"
     )
 
 
@@ -349,10 +365,41 @@ class Recall(Action):
     cursor: str | None = None
 
 
+class Remember(_Writing):
+    """Save a fact or a note with its source."""
+
+    example = {"action": "remember", "text": "Deploys run on Fridays", "source": "12"}
+    text: Text = Field(
+        description="a fact or a note; for a section Markdown, or JSON fields where the working memory is JSON"
+    )
+    kind: Annotated[Remembered, _one_of(Remembered, {"decision": "fact", "preference": "fact", "progress": "note"})] = (
+        Field("fact", description="a fact holds until it is changed; a note may pass")
+    )
+    source: Name | None = Field(
+        None, description="where it comes from: message id, number or span, file or URL; without: the last user message"
+    )
+    section: Name | None = Field(None, description="heading of the working memory; remember without: Facts or Notes")
+    task: Name | None = Field(None, description="search only its messages; otherwise note it at this task")
+    scope: Scope = Field("all", description="all conversations, or this thread")
+
+
+class UpdateContext(_Writing):
+    """Change a section of the working memory, or note progress at a task."""
+
+    example = {"action": "update_context", "section": "Decisions", "text": "- Fastify instead of Express"}
+    text: str = ""
+    section: Name | None = None
+    mode: Annotated[SectionMode, _one_of(SectionMode, {"add": "append", "set": "replace", "overwrite": "replace"})] = (
+        "append"
+    )
+    task: Name | None = None
+    scope: Scope = "all"
+
+
 _TOOLS: Final[dict[str, tuple[type[Action], ...]]] = {
     "task-query": (Ready, Show, ListTasks, SearchTasks),
-    "task-mutate": (Create, Claim, Close, Dep, Link, UpdateContext),
-    "memory-search": (Search, Recall),
+    "task-mutate": (Create, Update, Claim, Release, Close, Reopen, Dep, Link),
+    "memory-search": (Search, Recall, Remember, UpdateContext),
 }
 ACTIONS: Final = {tool: {kind.example["action"]: kind for kind in kinds} for tool, kinds in _TOOLS.items()}
 """The actions of each tool by name."""

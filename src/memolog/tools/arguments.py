@@ -1,20 +1,24 @@
 """Parse the arguments of a tool call of a model into an action, or refuse them with an error that shows an example.
 
-Common mistakes are tolerated: JSON in a string, an object in a list, other names of fields and actions, unknown fields.
+Common wrappers are tolerated, such as JSON in a string or an object in a list. An unknown action or field is refused with the
+name that was probably meant, because a wrong guess could write.
 """
 
+import difflib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
-from memolog.tools.actions import ACTIONS, Action, choice, plain
+from memolog.tools.actions import ACTIONS, Action, plain
 
 # The maximum depth of wrappers around the arguments, and the maximum problems in an error message.
 _DEEPEST: Final = 4
 _MOST_PROBLEMS: Final = 4
+# A longer name is not compared with the known names.
+_LONGEST_NAME: Final = 100
 _FENCED: Final = re.compile(r"\s*+```[a-z]*+\n?(.*?)\n?```\s*+", re.DOTALL)
 _WRAPPERS: Final = (
     "arguments",
@@ -28,7 +32,7 @@ _WRAPPERS: Final = (
     "request",
     "body",
 )
-_OTHER_ACTIONS: Final[dict[str, dict[str, str]]] = {
+_HINTED_ACTIONS: Final[dict[str, dict[str, str]]] = {
     "task-query": {
         **dict.fromkeys(("next", "what is ready", "get ready", "ready tasks", "list ready", "available"), "ready"),
         **dict.fromkeys(("get", "view", "read", "details", "describe", "get task", "show task", "inspect"), "show"),
@@ -36,23 +40,26 @@ _OTHER_ACTIONS: Final[dict[str, dict[str, str]]] = {
         **dict.fromkeys(("find", "query", "lookup", "search tasks", "grep"), "search"),
     },
     "task-mutate": {
-        **dict.fromkeys(("new", "add", "add task", "create task", "insert", "open"), "create"),
+        **dict.fromkeys(("new", "add", "add task", "create task", "insert"), "create"),
+        **dict.fromkeys(("edit", "change", "modify", "set", "rename", "label", "defer", "prioritize"), "update"),
         **dict.fromkeys(("start", "take", "begin", "assign to me", "claim task", "claim next", "pick"), "claim"),
-        **dict.fromkeys(("done", "complete", "finish", "resolve", "close task"), "close"),
-        **dict.fromkeys(("dependency", "depend", "depends", "dep add", "add dep", "add dependency", "block"), "dep"),
-        **dict.fromkeys(("dep remove", "remove dep", "remove dependency", "unblock", "undep"), "dep"),
+        **dict.fromkeys(("unclaim", "give back", "drop", "unassign", "abandon", "put back"), "release"),
+        **dict.fromkeys(("done", "complete", "finish", "resolve", "close task", "cancel"), "close"),
+        **dict.fromkeys(("open", "undo", "unclose", "restore", "reactivate"), "reopen"),
+        **dict.fromkeys(("dependency", "depend", "depends", "add dep", "add dependency", "block"), "dep"),
+        **dict.fromkeys(("remove dep", "remove dependency", "unblock", "undep"), "dep"),
         **dict.fromkeys(("attach", "link message", "link messages", "reference"), "link"),
-        **dict.fromkeys(
-            ("note", "remember", "context", "update working memory", "add note", "save context"), "update_context"
-        ),
     },
     "memory-search": {
         **dict.fromkeys(("find", "query", "lookup", "grep", "search memory"), "search"),
         **dict.fromkeys(("get", "read", "fetch", "show", "open", "retrieve", "expand"), "recall"),
+        **dict.fromkeys(("save", "store", "add", "note", "memorize", "fact", "add fact", "add note"), "remember"),
+        **dict.fromkeys(("context", "update", "working memory", "update working memory", "edit"), "update_context"),
     },
 }
-_REMOVING: Final = frozenset({"depremove", "removedep", "removedependency", "unblock", "undep"})
-_OTHER_FIELDS: Final = {
+"""Other names of the actions. An error suggests the action, but the call is not performed."""
+_LINKS: Final = {"depadd": "add", "depremove": "remove"}
+_HINTED_FIELDS: Final = {
     "task": ("task_id", "id", "handle", "task_handle", "ticket", "issue", "taskname", "task_title", "title", "name"),
     "query": ("q", "text", "keywords", "search", "term", "terms", "question", "search_query"),
     "target": ("id", "group", "group_id", "message", "message_id", "observation", "span", "ref", "reference", "range"),
@@ -89,36 +96,42 @@ _OTHER_FIELDS: Final = {
     "claim": ("claim_it", "start"),
     "parent": ("parent_id", "epic", "parent_task"),
 }
-_IMPLIED_ACTIONS: Final[dict[str, tuple[tuple[str, frozenset[str]], ...]]] = {
-    "task-query": (("search", frozenset({"query"})), ("show", frozenset({"task"}))),
-    "task-mutate": (
-        ("close", frozenset({"task", "summary"})),
-        ("dep", frozenset({"task", "depends_on"})),
-        ("link", frozenset({"task", "messages"})),
-        ("create", frozenset({"title"})),
-        ("update_context", frozenset({"section", "text"})),
-    ),
-    "memory-search": (("search", frozenset({"query"})), ("recall", frozenset({"target"}))),
+"""Other names of the fields. An error suggests the field, but its value is not used."""
+_IMPLIED_ACTIONS: Final = {
+    "task-query": {"query": "search", "task": "show"},
+    "memory-search": {"query": "search", "target": "recall"},
 }
-"""The fields that imply an action if it is not named."""
+"""The fields that imply a reading action if none is named. An action that writes must be named."""
+_EMPTY: Final = ("", [], {}, False)
+# The minimum similarity of a misspelt name to the name that is suggested.
+_NEAR: Final = 0.7
 
 
 class Misunderstood(Exception):
     """A call that cannot be interpreted. The text is for the model and shows what was expected."""
 
 
-def understand(tool: str, arguments: object) -> tuple[Action, tuple[str, ...]]:
-    """Return the action of a tool call, and the names of unknown fields. Raise Misunderstood if the call makes no sense."""
-    given = _object(tool, arguments, 0)
-    fields = {_snake(key): value for key, value in given.items() if value is not None}
-    action, fields = _action(tool, fields)
+def understand(tool: str, arguments: object) -> Action:
+    """Return the action of a tool call. Raise Misunderstood if the call makes no sense, or names an unknown action or field."""
+    action, given = _action(tool, _named_once(tool, _object(tool, arguments, 0)))
     kind = ACTIONS[tool][action]
-    taken, ignored = _fields(kind, fields)
     try:
-        value = kind.model_validate(taken)
+        return kind.model_validate(_fields(tool, action, given))
     except ValidationError as error:
         raise Misunderstood(f"{_problems(error)} {shape_of(tool, action)}") from error
-    return value, ignored
+
+
+def _named_once(tool: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields under names in snake case, without those that are null. Refuse a field that has two values."""
+    fields: dict[str, Any] = {}
+    for key, value in given.items():
+        if value is None:
+            continue
+        name = _snake(key)
+        if name in fields and fields[name] != value:
+            raise Misunderstood(f"`{name[:80]}` has two values. {shape_of(tool)}")
+        fields[name] = value
+    return fields
 
 
 def shape_of(tool: str, action: str | None = None) -> str:
@@ -172,7 +185,7 @@ def _from_text(tool: str, text: str, depth: int) -> object:
         return json.loads(re.sub(r",\s*([}\]])", r"\1", bare.replace("“", '"').replace("”", '"')))
     except (ValueError, RecursionError):
         pass
-    if _read_exactly(tool, bare):
+    if _read_action(tool, bare):
         return {"action": bare}
     raise Misunderstood(f"The arguments are text, but not a JSON object. {shape_of(tool)}")
 
@@ -183,7 +196,10 @@ def _unwrapped(tool: str, value: dict[str, Any], depth: int) -> Mapping[str, Any
         if inner is None:
             return value
         outer = {key: item for key, item in value.items() if key.lower() not in _WRAPPERS}
-        return {**_object(tool, inner, depth + 1), **outer}
+        within = _object(tool, inner, depth + 1)
+        if twice := [key for key in outer if key in within and within[key] != outer[key]]:
+            raise Misunderstood(f"`{twice[0][:80]}` has two values. {shape_of(tool)}")
+        return {**within, **outer}
     if len(value) == 1:
         ((key, inner),) = value.items()
         if _is_object(inner) and (key.lower() in _WRAPPERS or plain(key) == plain(tool)):
@@ -199,64 +215,99 @@ def _is_object(value: object) -> bool:
 
 
 def _read_action(tool: str, word: object) -> str | None:
-    known = tuple(ACTIONS[tool])
-    read = choice(known, _OTHER_ACTIONS[tool])(word)
-    return read if read in known else None
+    """Return the action with this name, in any case and with any punctuation. None if the tool has no such action."""
+    return {plain(one): one for one in ACTIONS[tool]}.get(plain(word)) if isinstance(word, str) else None
 
 
 def _action(tool: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the action of a call, and its other fields."""
     fields = dict(fields)
-    named = next(
-        (fields.pop(key) for key in ("action", "operation_name", "method", "type_of_action") if key in fields), None
-    )
-    if named is None:
-        return _action_from_fields(tool, fields), fields
-    is_foreign = isinstance(named, str) and not _read_exactly(tool, named) and _is_action_elsewhere(tool, named)
-    action = None if is_foreign else _read_action(tool, named)
+    if "action" not in fields:
+        return _implied_action(tool, fields), fields
+    named = fields.pop("action")
+    op = _LINKS.get(plain(named)) if tool == "task-mutate" and isinstance(named, str) else None
+    if op is not None and fields.setdefault("op", op) == op:
+        return "dep", fields
+    action = _read_action(tool, named)
     if action is None:
-        elsewhere = [
-            other for other in ACTIONS if other != tool and isinstance(named, str) and _read_exactly(other, named)
-        ]
-        hint = f" It is an action of {elsewhere[0]}." if elsewhere else ""
+        owner, meant = _meant_action(tool, named)
+        if meant is None:
+            hint = shape_of(tool)
+        elif _read_action(owner, named):
+            hint = f"It is an action of {owner}. {shape_of(owner, meant)}"
+        else:
+            of = "" if owner == tool else f" of {owner}"
+            hint = f"Did you mean {meant}{of}? {shape_of(owner, meant)}"
         raise Misunderstood(
-            f"{_short(named)} is not an action of {tool}.{hint} Its actions are {', '.join(ACTIONS[tool])}. {shape_of(tool)}"
+            f"{_short(named)} is not an action of {tool}. Its actions are {', '.join(ACTIONS[tool])}. {hint}"
         )
-    if action == "dep" and isinstance(named, str) and plain(named) in _REMOVING:
-        fields.setdefault("op", "remove")
     return action, fields
 
 
-def _is_action_elsewhere(tool: str, word: str) -> bool:
-    """Return whether a word is an action of another tool. If so, it is not a misspelt action of this tool."""
-    return any(plain(word) in map(plain, actions) for other, actions in ACTIONS.items() if other != tool)
+def _meant_action(tool: str, named: object) -> tuple[str, str | None]:
+    """Return the tool and the action that a wrong name probably means. The action is None if nothing is similar."""
+    if not isinstance(named, str):
+        return tool, None
+    for owner in ACTIONS:
+        if action := _read_action(owner, named):
+            return owner, action
+    given = plain(named)
+    for owner in (tool, *ACTIONS):
+        spelt = {plain(word): action for word, action in _HINTED_ACTIONS[owner].items()}
+        if given in spelt:
+            return owner, spelt[given]
+        if near := _near(given, [plain(action) for action in ACTIONS[owner]]):
+            return owner, _read_action(owner, near[0])
+    return tool, None
 
 
-def _read_exactly(tool: str, word: str) -> bool:
-    return plain(word) in {plain(one) for one in (*ACTIONS[tool], *_OTHER_ACTIONS[tool])}
+def _near(word: str, known: Sequence[str]) -> list[str]:
+    # The comparison takes quadratic time, so a long word is not compared.
+    return difflib.get_close_matches(word, known, n=1, cutoff=_NEAR) if len(word) <= _LONGEST_NAME else []
 
 
-def _action_from_fields(tool: str, fields: Mapping[str, Any]) -> str:
-    """Return the action that the fields imply. Raise Misunderstood if they imply none."""
-    for action, needed in _IMPLIED_ACTIONS[tool]:
-        if needed <= set(fields):
+def _implied_action(tool: str, fields: Mapping[str, Any]) -> str:
+    """Return the reading action that the fields imply. Raise Misunderstood if they imply none."""
+    for field, action in _IMPLIED_ACTIONS.get(tool, {}).items():
+        if field in fields and set(fields) <= set(_names_of(ACTIONS[tool][action])):
             return action
     raise Misunderstood(f"The action is missing. {shape_of(tool)}")
 
 
-def _fields(kind: type[Action], given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the fields of an action under their right names, and the names of unknown fields."""
-    known = [field.alias or name for name, field in kind.model_fields.items()]
-    taken = {name: given[name] for name in known if name in given}
-    left = {name: value for name, value in given.items() if name not in taken}
-    for name in known:
-        if name not in taken:
-            other = next((word for word in _OTHER_FIELDS.get(name, ()) if word in left), None)
-            if other is not None:
-                taken[name] = left.pop(other)
-    needed, _ = _fields_of(kind)
+def _names_of(kind: type[Action]) -> list[str]:
+    return [field.alias or name for name, field in kind.model_fields.items()]
+
+
+def _fields(tool: str, action: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an action. Raise Misunderstood if a field is unknown.
+
+    Some models fill in all fields of a tool, so an empty field of another action counts as missing.
+    """
+    kind = ACTIONS[tool][action]
+    known, (needed, _) = _names_of(kind), _fields_of(kind)
+    elsewhere = {name for other in ACTIONS[tool].values() for name in _names_of(other)}
+    unknown = [
+        name for name, value in given.items() if name not in known and not (name in elsewhere and value in _EMPTY)
+    ]
+    if unknown:
+        told = " ".join(_unknown_field(tool, action, name, given) for name in unknown[:_MOST_PROBLEMS])
+        raise Misunderstood(f"{told} {shape_of(tool, action)}")
     # An empty optional field counts as missing.
-    given_empty = {name for name, value in taken.items() if value in ("", [], {}) and name not in needed}
-    return {name: value for name, value in taken.items() if name not in given_empty}, tuple(left)
+    return {
+        name: given[name] for name in known if name in given and (name in needed or given[name] not in ("", [], {}))
+    }
+
+
+def _unknown_field(tool: str, action: str, name: str, given: Mapping[str, Any]) -> str:
+    text = f"`{name[:80]}` is not a field of {action}."
+    if action == "update" and name in {"status", "state"}:
+        return f"{text} Use the action claim, release, close or reopen."
+    known = [one for one in _names_of(ACTIONS[tool][action]) if one not in given]
+    owners = [other for other, kind in ACTIONS[tool].items() if name in _names_of(kind)]
+    hinted = [one for one in known if name in _HINTED_FIELDS.get(one, ())]
+    if meant := hinted or (_near(name, known) if not owners else []):
+        return f"{text} Did you mean `{meant[0]}`?"
+    return f"{text} It is a field of {', '.join(owners)}." if owners else text
 
 
 def _problems(error: ValidationError) -> str:

@@ -17,16 +17,24 @@ FORMS: Final[tuple[str, ...]] = get_args(Form)
 
 _DESCRIPTIONS: Final = {
     "task-query": "Look at tasks: ready (what can be done now), show, list, search.",
-    "task-mutate": "Change tasks: create, claim, close, dep (what comes first), link (messages to a task), "
-    "update_context (note lasting facts in the working memory, or progress at a task).",
-    "memory-search": "Long memory of all conversations: search by words, then recall the exact words.",
+    "task-mutate": "Change tasks: create, update (fields), claim, release, close, reopen, dep (what comes first), "
+    "link (messages to a task).",
+    "memory-search": "Long memory of all conversations: search by words, recall the exact words, remember (save a fact or a "
+    "note), update_context (change the working memory, or note progress at a task).",
 }
+_READING: Final = {"memory-search": "Long memory of all conversations: search by words, then recall the exact words."}
 _TITLES: Final = {"task-query": "Look at tasks", "task-mutate": "Change tasks", "memory-search": "Search memory"}
 
 
-def definition(tool: str, form: Form = "openai") -> dict[str, Any]:
-    """Return the definition of a tool in one of the forms."""
-    words, schema = _DESCRIPTIONS[tool], schema_of(tool)
+def definitions(form: Form = "openai", *, read_only: bool = False) -> list[dict[str, Any]]:
+    """Return the definitions of all tools in one of the forms. With `read_only`, leave out actions that write."""
+    return [definition(tool, form, read_only=read_only) for tool in OWN_TOOLS if _actions(tool, read_only=read_only)]
+
+
+def definition(tool: str, form: Form = "openai", *, read_only: bool = False) -> dict[str, Any]:
+    """Return the definition of a tool in one of the forms. With `read_only`, leave out actions that write."""
+    schema = schema_of(tool, read_only=read_only)
+    words = _READING.get(tool, _DESCRIPTIONS[tool]) if read_only else _DESCRIPTIONS[tool]
     match form:
         case "openai":
             return {"type": "function", "function": {"name": tool, "description": words, "parameters": schema}}
@@ -35,7 +43,7 @@ def definition(tool: str, form: Form = "openai") -> dict[str, Any]:
         case "anthropic":
             return {"name": tool, "description": words, "input_schema": schema}
         case "mcp":
-            is_reading = tool != "task-mutate"
+            is_reading = not any(kind.writes for kind in _actions(tool, read_only=read_only).values())
             hints = {
                 "readOnlyHint": is_reading,
                 "destructiveHint": False,
@@ -48,10 +56,14 @@ def definition(tool: str, form: Form = "openai") -> dict[str, Any]:
             raise InputError(f"`form` must be one of {', '.join(FORMS)}, got {form!r}.")
 
 
+def _actions(tool: str, *, read_only: bool) -> dict[str, type[Action]]:
+    return {name: kind for name, kind in ACTIONS[tool].items() if not (read_only and kind.writes)}
+
+
 @cache
-def schema_of(tool: str) -> dict[str, Any]:
-    """Return the JSON schema of a tool's arguments: one flat object."""
-    actions = ACTIONS[tool]
+def schema_of(tool: str, *, read_only: bool = False) -> dict[str, Any]:
+    """Return the JSON schema of a tool's arguments: one flat object. With `read_only`, only of actions that do not write."""
+    actions = _actions(tool, read_only=read_only)
     users: dict[str, list[str]] = {}
     shapes: dict[str, dict[str, Any]] = {}
     for action, kind in actions.items():
@@ -96,9 +108,10 @@ def _slim(shape: Mapping[str, Any]) -> dict[str, Any]:
     return {name: merged[name] for name in _KEPT if name in merged}
 
 
-def guidance() -> str:
-    """Return instructions for the system prompt on how to use the tools."""
-    return fixed_text("tools/guidance")
+def guidance(*, read_only: bool = False) -> str:
+    """Return instructions for the system prompt on how to use the tools. With `read_only`, only on how to read."""
+    texts = ["guidance", *([] if read_only else ["guidance_changes"]), "guidance_answers"]
+    return "\n".join(fixed_text(f"tools/{name}") for name in texts)
 
 
 assert set(_DESCRIPTIONS) == set(OWN_TOOLS) == set(ACTIONS)  # noqa: S101 - the three must have the same tools

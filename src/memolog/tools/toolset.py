@@ -1,6 +1,7 @@
 """Run the three tools for models on one resource. Errors are returned to the model and never raised into the agent.
 
-A model can name a task by its handle, its id, its title or "current". An ambiguous name is refused.
+A model can name a task by its handle, its id, its title or "current". An ambiguous name is refused, and an action that writes
+needs the exact name.
 """
 
 import difflib
@@ -15,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from memolog.core.observation import MARKS, UNVERIFIED, Observation, Span
 from memolog.core.own_tools import OWN_TOOLS, called_tool
-from memolog.errors import InputError, MemologError, ThreadNotFound
+from memolog.errors import InputError, MemologError, NotFound, ThreadNotFound
 from memolog.memory import Form, Memory
 from memolog.search.recall_store import SPAN, is_of_a_thread
 from memolog.search.values import SearchResult
@@ -31,13 +32,17 @@ from memolog.tools.actions import (
     ListTasks,
     Ready,
     Recall,
+    Release,
+    Remember,
+    Reopen,
     Search,
     SearchTasks,
     Show,
+    Update,
     UpdateContext,
 )
-from memolog.tools.arguments import Misunderstood, understand
-from memolog.tools.definitions import definition, guidance
+from memolog.tools.arguments import Misunderstood, shape_of, understand
+from memolog.tools.definitions import definitions, guidance
 from memolog.working_memory.calls import WorkingMemory
 
 T = TypeVar("T")
@@ -63,6 +68,8 @@ _SHOWN_DOCUMENT: Final = 4_000
 _PAGE_TOKENS: Final = 1_700
 _RELATED: Final = 5
 _MOST_RELAXED: Final = 8
+# How many of the newest messages are searched for the last message of the user.
+_LOOKED_BACK: Final = 50
 _NEXT: Final = frozenset({"next", "any", "first", "ready"})
 _HERE: Final = frozenset({"this", "current", "here"})
 _DOCUMENT: Final = frozenset({"workingmemory", "context", "facts"})
@@ -72,12 +79,21 @@ _log = logging.getLogger("memolog")
 class Toolset:
     """The tools of one resource, for one thread and session. Tasks are claimed for the session."""
 
-    def __init__(self, memory: Memory, resource: str, *, thread: str | None = None, session: str | None = None) -> None:
-        """Set the memory, resource, thread and session that the tools work with."""
+    def __init__(
+        self,
+        memory: Memory,
+        resource: str,
+        *,
+        thread: str | None = None,
+        session: str | None = None,
+        read_only: bool = False,
+    ) -> None:
+        """Set the memory, resource, thread and session that the tools work with. With `read_only`, no action writes."""
         self.thread, self.session = thread, session
+        self.is_read_only = read_only or memory.config.read_only
         self.who = session or thread or "agent"
         """The author of changes in the histories."""
-        self.resource = memory.resource(resource)
+        self.memory, self.resource = memory, memory.resource(resource)
         self.tasks = self.resource.tasks(session=session, who=self.who, thread=thread)
 
     @property
@@ -88,11 +104,14 @@ class Toolset:
     @property
     def guidance(self) -> str:
         """Return instructions for the system prompt on how to use the tools."""
-        return guidance()
+        return guidance(read_only=self.is_read_only)
 
     def definitions(self, form: Form = "openai") -> list[dict[str, Any]]:
-        """Return the definitions to give to a model: in the form of `openai`, `openai-responses`, `anthropic` or `mcp`."""
-        return [definition(tool, form) for tool in OWN_TOOLS]
+        """Return the definitions to give to a model: in the form of `openai`, `openai-responses`, `anthropic` or `mcp`.
+
+        If the tools are read-only, actions that write are left out.
+        """
+        return definitions(form, read_only=self.is_read_only)
 
     def document(self, *, of_thread: bool) -> WorkingMemory:
         """Return the working memory of the resource, or of the thread."""
@@ -116,18 +135,21 @@ class Toolset:
         tool = called_tool(name)
         if tool is None:
             raise Misunderstood(f"There is no tool {str(name)[:80]!r} here. There are {', '.join(OWN_TOOLS)}.")
-        action, ignored = understand(tool, arguments)
-        answer = await _PERFORM[type(action)](self, action)
-        note = {"ignored": sorted(ignored)[:10]} if ignored else {}
-        return {"success": True, **answer, **note}
+        action = understand(tool, arguments)
+        if self.is_read_only and action.writes:
+            raise Misunderstood("This memory is read-only here: search and recall work, and nothing can be changed.")
+        return {"success": True, **await _PERFORM[type(action)](self, action)}
 
 
 def _failure(error: str, *, retryable: bool) -> dict[str, Any]:
     return {"success": False, "error": _clip(error, _MOST_ERROR), "retryable": retryable}
 
 
-async def _task_meant(tools: Toolset, name: str) -> Task:
-    """Return the task with a name. Raise Misunderstood if there is no such task, or if there are several."""
+async def _task_meant(tools: Toolset, name: str, *, is_exact: bool = True) -> Task:
+    """Return the task with a name. Raise Misunderstood if there is no such task, or if there are several.
+
+    Without `is_exact`, the name may also be a part of the title or a misspelt title. Use it only to read.
+    """
     plain = name.strip().strip("\"'`")
     if plain.casefold() in _CURRENT:
         current = None
@@ -138,17 +160,21 @@ async def _task_meant(tools: Toolset, name: str) -> Task:
         if current is None:
             raise Misunderstood("No task is in hand here. Claim one first, or name it by its handle, such as T-12.")
         return await tools.tasks.get(current)
-    for spelling in dict.fromkeys((plain, *_HANDLE_IN.findall(plain)[:1])):
+    handles = {handle.upper() for handle in _HANDLE_IN.findall(plain)}
+    for spelling in dict.fromkeys((plain, *(handles if len(handles) == 1 else ()))):
         found = await tools.tasks.find(spelling)
         if len(found) == 1:
             return found[0]
         if found:
             raise _several(plain, found)
-    return await _by_title(tools.tasks, plain)
+    return await _by_title(tools.tasks, plain, is_exact=is_exact)
 
 
-async def _by_title(tasks: Tasks, name: str) -> Task:
-    """Return the task whose title equals the name except for case, contains the name, or differs by a typing error."""
+async def _by_title(tasks: Tasks, name: str, *, is_exact: bool) -> Task:
+    """Return the task whose title equals the name except for case and punctuation.
+
+    Without `is_exact`, the title may also contain the name or differ by a typing error.
+    """
     wanted = _folded(name)
     hits = [hit.task for hit in await tasks.search(name, limit=2 * _FEW)] if wanted else []
     titles = [(task, _folded(task.title)) for task in hits]
@@ -157,7 +183,7 @@ async def _by_title(tasks: Tasks, name: str) -> Task:
         lambda title: len(wanted) >= _SHORTEST and (wanted in title or title in wanted),
         lambda title: difflib.SequenceMatcher(None, wanted, title).ratio() >= _NEAR,
     )
-    for is_meant in tests:
+    for is_meant in tests[:1] if is_exact else tests:
         found = [task for task, title in titles if is_meant(title)]
         # Open tasks have precedence over closed ones.
         still = [task for task in found if task.status != "closed"] or found
@@ -167,7 +193,8 @@ async def _by_title(tasks: Tasks, name: str) -> Task:
             raise _several(name, still)
     near = f" Near to it: {_listed(hits)}." if hits else ""
     raise Misunderstood(
-        f"There is no task {name!r}.{near} Name a task by its handle, such as T-12; task-query list shows them."
+        f"There is no task {_clip(name, _SHORT_SNIPPET)!r}.{near} Name a task by its handle, such as T-12; "
+        "task-query list shows them."
     )
 
 
@@ -328,6 +355,32 @@ async def _claim(tools: Toolset, action: Claim) -> dict[str, Any]:
     return _claimed(await tools.tasks.claim(await _task_id(tools, action.task)))
 
 
+async def _update(tools: Toolset, action: Update) -> dict[str, Any]:
+    names = set(type(action).model_fields) - {"task", "clear"}
+    changes = {name: value for name in names if (value := getattr(action, name)) is not None}
+    if both := sorted(changes.keys() & set(action.clear)):
+        raise Misunderstood(f"`{both[0]}` is given and also in `clear`. Pass it only once.")
+    changes |= {name: [] if name == "labels" else "" if name == "description" else None for name in action.clear}
+    if not changes:
+        raise Misunderstood(f"Nothing to change is given. {shape_of('task-mutate', 'update')}")
+    task = await _task_meant(tools, action.task)
+    labels = changes.pop("labels", None)
+    if changes:
+        task = await tools.tasks.edit(task.id, **changes)
+    if labels is not None:
+        gone = [label for label in task.labels if label not in labels]
+        task = await tools.tasks.label(task.id, add=labels, remove=gone)
+    return {"task": {**_shown_task(task), **_given(description=_clip(task.description, 2_000))}}
+
+
+async def _release(tools: Toolset, action: Release) -> dict[str, Any]:
+    return {"task": _shown_task(await tools.tasks.release(await _task_id(tools, action.task)))}
+
+
+async def _reopen(tools: Toolset, action: Reopen) -> dict[str, Any]:
+    return {"task": _shown_task(await tools.tasks.reopen(await _task_id(tools, action.task), why=action.why))}
+
+
 async def _close(tools: Toolset, action: Close) -> dict[str, Any]:
     task = await _task_id(tools, action.task)
     closed = await tools.tasks.close(task, action.reason, summary=action.summary, claim_next=action.claim_next)
@@ -367,14 +420,88 @@ async def _link_messages(tools: Toolset, action: Link) -> dict[str, Any]:
     return {"task": _shown_task(view.task), "linked": linked, "in_all": view.messages, "as": action.as_}
 
 
+async def _remember(tools: Toolset, action: Remember) -> dict[str, Any]:
+    """Save a fact or a note as a line with its source and its date: in the working memory, or at a task."""
+    source = await (_source_given(tools, action.source) if action.source else _source_here(tools))
+    origin = ", ".join(filter(None, (source, tools.memory.clock.now().date().isoformat())))
+    # Lines after the first are indented so far that Markdown sees no heading in them.
+    line = f"- {action.text} [{origin}]".replace("\n", "\n    ")
+    if action.task is not None:
+        return await _note_at_task(tools, UpdateContext(text=line, section=action.section), action.task)
+    facts = _facts(tools, action.scope)
+    section = action.section or ("Facts" if action.kind == "fact" else "Notes")
+    present = await facts.read()
+    if present is not None and present.format == "json":
+        return await _remember_in_json(tools, action, facts, section, line.removeprefix("- "))
+    known = f"- {action.text} [".replace("\n", "\n    ")
+    if present is not None and any(row.startswith(known) for row in _rows(present.current.text)):
+        return {"known": True, "hint": "It is in the working memory already. Nothing was changed."}
+    document = await facts.edit_section(section, line, mode="append", who=tools.who)
+    return {"remembered": line, "section": section, "version": document.current.number, "scope": action.scope}
+
+
+def _rows(text: str) -> list[str]:
+    """Return the lines of a list, each with the indented lines below it."""
+    return text.replace("\n    ", "\0").split("\n")
+
+
+async def _remember_in_json(
+    tools: Toolset, action: Remember, facts: WorkingMemory, section: str, line: str
+) -> dict[str, Any]:
+    """Save a fact or a note in the list under the field `section` of a JSON working memory."""
+    field = action.section or section.lower()
+    held = (await facts.value()).get(field, [])
+    if not isinstance(held, list):
+        raise Misunderstood(
+            f"The working memory is JSON, and its field {field[:80]!r} is not a list. "
+            "Change its fields with update_context, or pass another `section`."
+        )
+    document = await facts.merge({field: [*held, line]}, who=tools.who)
+    return {"remembered": line, "section": field, "version": document.current.number, "scope": action.scope}
+
+
+async def _source_given(tools: Toolset, source: str) -> str:
+    """Return a source in a form that recall accepts. Raise an error if it is a message, a span or a group that does not exist."""
+    source = " ".join(source.split())
+    if len(source) > _SHORT_SNIPPET:
+        raise Misunderstood(f"`source` must have at most {_SHORT_SNIPPET} characters. Name a message, a file or a URL.")
+    if is_of_a_thread(source):
+        if tools.thread is None:
+            raise Misunderstood("Numbers and groups need their thread, and these tools have none. Pass a message id.")
+        await tools.resource.recall(source, thread=tools.thread, detail="low", tokens=_PAGE_TOKENS)
+        number = source.lstrip("#")
+        return f"{tools.thread} #{number}" if number[:1].isdigit() else f"{source} of {tools.thread}"
+    with suppress(NotFound):
+        row = (await tools.resource.message(source))[0]
+        return f"{row.thread} #{row.seq}"
+    return source
+
+
+async def _source_here(tools: Toolset) -> str | None:
+    """Return the newest message of the user in the thread. None if there is none."""
+    if tools.thread is None:
+        return None
+    with suppress(ThreadNotFound):
+        thread = tools.resource.thread(tools.thread)
+        end = (await thread.info()).last_seq + 1
+        for message in reversed((await thread.messages(before=end, limit=_LOOKED_BACK)).items):
+            if message.role == "user" and message.state == "live" and not message.own:
+                return f"{tools.thread} #{message.seq}"
+    return None
+
+
+def _facts(tools: Toolset, scope: str) -> WorkingMemory:
+    if scope == "thread" and tools.thread is None:
+        raise Misunderstood("`scope` thread needs a thread, and these tools have none. Use scope all.")
+    return tools.document(of_thread=scope == "thread")
+
+
 async def _update_context(tools: Toolset, action: UpdateContext) -> dict[str, Any]:
     if action.mode != "remove" and not action.text.strip():
         raise Misunderstood('`text` is missing. Expected {"action": "update_context", "section": "…", "text": "…"}.')
     if action.task is not None and (action.section is None or action.task.casefold() not in _CURRENT):
         return await _note_at_task(tools, action, action.task)
-    if action.scope == "thread" and tools.thread is None:
-        raise Misunderstood("`scope` thread needs a thread, and these tools have none. Use scope all.")
-    facts = tools.document(of_thread=action.scope == "thread")
+    facts = _facts(tools, action.scope)
     present = await facts.read()
     if present is not None and present.format == "json":
         document = await facts.merge(_fields(action), who=tools.who)
@@ -449,7 +576,7 @@ async def _list(tools: Toolset, action: ListTasks) -> dict[str, Any]:
 
 
 async def _show(tools: Toolset, action: Show) -> dict[str, Any]:
-    task = await _task_meant(tools, action.task)
+    task = await _task_meant(tools, action.task, is_exact=False)
     view = await tools.tasks.show(task.id)
     fields, end = _shown_view(view, start=_offset(action.cursor), most=_DESCRIPTION)
     answer: dict[str, Any] = {"task": fields}
@@ -590,7 +717,7 @@ async def _working_memory(tools: Toolset) -> dict[str, Any]:
             document = await tools.document(of_thread=of_thread).read()
             if document is not None and document.current.text.strip():
                 found[name] = _clip(document.current.text, _ROOM // 2)
-    return {"working_memory": found or "There is none yet. Write one with task-mutate update_context."}
+    return {"working_memory": found or "There is none yet. Write one with remember or update_context."}
 
 
 def _thread(tools: Toolset, name: str | None) -> str | None:
@@ -605,10 +732,14 @@ _PERFORM: Final[dict[type[Action], Callable[..., Awaitable[dict[str, Any]]]]] = 
     ListTasks: _list,
     SearchTasks: _search_tasks,
     Create: _create,
+    Update: _update,
     Claim: _claim,
+    Release: _release,
     Close: _close,
+    Reopen: _reopen,
     Dep: _change_dependency,
     Link: _link_messages,
+    Remember: _remember,
     UpdateContext: _update_context,
     Search: _search_messages,
     Recall: _recall,

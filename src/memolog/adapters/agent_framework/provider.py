@@ -37,9 +37,8 @@ from memolog.adapters.new_messages import AgentTurn
 from memolog.adapters.provider_limits import is_refusal
 from memolog.core.exact_json import dumps
 from memolog.core.message import NewMessage, ToolCallPart, UserMessage
-from memolog.core.own_tools import OWN_TOOLS
 from memolog.memory import Memory, Tools
-from memolog.tools.definitions import definition, guidance
+from memolog.tools.definitions import guidance
 from memolog.transfer.exact import text_at
 
 
@@ -210,7 +209,7 @@ class MemoryProvider(ContextProvider):
         run = self.runs[session] = self._new_run(agent, session, is_first=last is None)
         if self._has_tools:
             tools = self.memory.resource(run.resource).tools(thread=run.thread, session=run.thread)
-            context.extend_tools(self.source_id, [_tool(tools, name) for name in OWN_TOOLS])
+            context.extend_tools(self.source_id, [_tool(tools, schema) for schema in tools.definitions("mcp")])
         context.metadata[self.source_id] = run
         context.extend_middleware(self.source_id, _EachRequest(self, run))
 
@@ -252,7 +251,10 @@ class MemoryProvider(ContextProvider):
         """Add memory to a request: it gets the caller's instructions, the prefix, the messages of the context, and the edge."""
         options: dict[str, Any] = dict(request.options or {})
         own = options.get("instructions")
-        texts = [own if isinstance(own, str) else "\n".join(own or ()), *([guidance()] if self._has_tools else ())]
+        texts = [
+            own if isinstance(own, str) else "\n".join(own or ()),
+            *([guidance(read_only=self.memory.config.read_only)] if self._has_tools else ()),
+        ]
         options["instructions"] = "\n\n".join(filter(None, [*texts, context.system]))
         # The context is the whole conversation, so the service must not add its own copy.
         options.pop("conversation_id", None)
@@ -325,8 +327,8 @@ def _at_end(stream: "ResponseStream[Any, Any]", ended: Callable[[Exception | Non
     stream.with_cleanup_hook(lambda: ended(failed[-1] if failed else None))
 
 
-def _tool(tools: Tools, name: str) -> FunctionTool:
-    schema: Mapping[str, Any] = definition(name)["function"]
+def _tool(tools: Tools, schema: Mapping[str, Any]) -> FunctionTool:
+    name: str = schema["name"]
 
     async def call(**arguments: Any) -> str:
         return dumps(await tools.call(name, arguments))
@@ -335,7 +337,7 @@ def _tool(tools: Tools, name: str) -> FunctionTool:
         name=name,
         description=schema["description"],
         func=call,
-        input_model=schema["parameters"],
+        input_model=schema["inputSchema"],
         approval_mode="never_require",
     )
 

@@ -42,11 +42,10 @@ from memolog.adapters.new_messages import AgentTurn, prefix_of
 from memolog.adapters.provider_limits import is_refusal
 from memolog.core.exact_json import dumps
 from memolog.core.message import Message, MessageState, NewMessage, Part, Role, TextPart
-from memolog.core.own_tools import OWN_TOOLS
 from memolog.errors import InputError
 from memolog.memory import Memory
 from memolog.sync import SyncMemory
-from memolog.tools.definitions import definition, guidance
+from memolog.tools.definitions import definitions, guidance
 from memolog.turn import Turn
 
 T = TypeVar("T")
@@ -82,9 +81,9 @@ Drive = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
 Scope = Callable[[], tuple[str, str]]
 
 
-def _tool(name: str, driver: Driver, scope: Scope) -> BaseTool:
-    """Return one of the three tools. `scope` returns the resource and the thread of the current agent run."""
-    schema = definition(name)["function"]
+def _tool(schema: Mapping[str, Any], driver: Driver, scope: Scope) -> BaseTool:
+    """Return the tool of a definition. `scope` returns the resource and the thread of the current agent run."""
+    name: str = schema["name"]
 
     async def answer(resource: str, thread: str, arguments: dict[str, Any]) -> str:
         tools = driver.memory.resource(resource).tools(thread=thread, session=thread)
@@ -97,7 +96,7 @@ def _tool(name: str, driver: Driver, scope: Scope) -> BaseTool:
         return await driver.later(answer(*scope(), arguments))
 
     return StructuredTool(
-        name=name, description=schema["description"], args_schema=schema["parameters"], func=call, coroutine=acall
+        name=name, description=schema["description"], args_schema=schema["inputSchema"], func=call, coroutine=acall
     )
 
 
@@ -392,7 +391,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._resource, self._thread, self._zone = resource, thread, zone
         self._has_tools = tools
         self._discards_on_jump, self._guards = discard_on_jump, guards
-        self.tools = [_tool(name, self.driver, self.scope) for name in OWN_TOOLS] if tools else []
+        offered = definitions("mcp", read_only=self.driver.memory.config.read_only) if tools else []
+        self.tools = [_tool(schema, self.driver, self.scope) for schema in offered]
 
     # ------------------------------------------------------------ resource and thread
 
@@ -465,7 +465,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def _asked(self, request: Request, context: Context) -> Request:
         """Return the request with the caller's instructions, the prefix, the messages of the context and the edge."""
         own = [request.system_message, *(one for one in request.messages if isinstance(one, SystemMessage))]
-        texts = [guidance()] if self._has_tools else []
+        texts = [guidance(read_only=self.driver.memory.config.read_only)] if self._has_tools else []
         system = _instructions([one for one in own if one is not None], [*texts, *filter(None, [context.system])])
         messages = [made for message in context.joined() for made in to_langchain(message)]
         return request.override(system_message=system, messages=messages)

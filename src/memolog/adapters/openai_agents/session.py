@@ -389,7 +389,14 @@ class AgentRun(AgentTurn):
             self._is_first, new = False, await self.new(new)
         context = await turn.prepare(*new, model=model_of(data.agent, self._config))
         has_tools = any(own_tool(tool.name) for tool in data.agent.tools)
-        own = [text for text in (data.model_data.instructions, guidance() if has_tools else None) if text]
+        own = [
+            text
+            for text in (
+                data.model_data.instructions,
+                guidance(read_only=self.memory.config.read_only) if has_tools else None,
+            )
+            if text
+        ]
         is_stored = data.agent.model_settings.store is not False
         request = responses.to_request(context, instructions="\n\n".join(own) or None, is_stored=is_stored)
         return ModelInputData(input=request["input"], instructions=request.get("instructions"))

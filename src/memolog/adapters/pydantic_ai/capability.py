@@ -39,11 +39,10 @@ from memolog.adapters.new_messages import AgentTurn, prefix_of
 from memolog.adapters.provider_limits import is_refusal
 from memolog.adapters.pydantic_ai.messages import to_messages, to_model_messages, usage_of
 from memolog.core.message import NewMessage
-from memolog.core.own_tools import OWN_TOOLS
 from memolog.core.run import Usage
 from memolog.errors import InputError, NotFound
 from memolog.memory import Memory, Tools
-from memolog.tools.definitions import definition, guidance
+from memolog.tools.definitions import definitions, guidance
 from memolog.turn import Turn
 
 # The state of an answer that the provider has paused.
@@ -280,13 +279,13 @@ def _is_passing(part: object) -> bool:
     return isinstance(part, SystemPromptPart) and part.scope == "request"
 
 
-def _tool(find: Callable[[], Tools], name: str) -> Tool[Any]:
-    """Return the tool with this name. `find` is called at each use and returns the tools of the agent run."""
+def _tool(find: Callable[[], Tools], schema: Mapping[str, Any]) -> Tool[Any]:
+    """Return the tool of an MCP definition. `find` is called at each use and returns the tools of the agent run."""
+    name = schema["name"]
 
     async def call(**arguments: Any) -> dict[str, Any]:
         return await find().call(name, arguments)
 
-    schema = definition(name, "mcp")
     return Tool.from_schema(call, name=name, description=schema["description"], json_schema=schema["inputSchema"])
 
 
@@ -476,19 +475,22 @@ class MemoryCapability(AbstractCapability[Any]):
 
     def get_instructions(self) -> str | None:
         """Return the instructions for the tools; None without `tools`."""
-        return guidance() if self.tools else None
+        return guidance(read_only=self._is_reading) if self.tools else None
 
     def get_toolset(self) -> AbstractToolset[Any] | None:
-        """Return the tools; None without `tools`. A read-only agent run gets no tool that writes."""
+        """Return the tools; None without `tools`. A read-only agent run gets no action that writes."""
         if not self.tools:
             return None
-        is_reading = self.run is not None and self.run.read_only
-        names = [name for name in OWN_TOOLS if not (is_reading and name == "task-mutate")]
-        return FunctionToolset([_tool(self._tools, name) for name in names], id=self.id)
+        offered = definitions("mcp", read_only=self._is_reading)
+        return FunctionToolset([_tool(self._tools, schema) for schema in offered], id=self.id)
+
+    @property
+    def _is_reading(self) -> bool:
+        return self.memory.config.read_only or (self.run is not None and self.run.read_only)
 
     def _tools(self) -> Tools:
         run = self._run
-        return self.memory.resource(run.resource).tools(thread=run.thread)
+        return self.memory.resource(run.resource).tools(thread=run.thread, read_only=run.read_only)
 
     @property
     def _run(self) -> MemoryRun:

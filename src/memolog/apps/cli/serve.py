@@ -133,15 +133,16 @@ async def _described(served: "Served", *, is_read_only: bool) -> Answer:
     import json
 
     from memolog.apps.mcp import prompts, resources
+    from memolog.tools.definitions import definitions
 
-    tools = resources.tool_definitions(served.tools, is_read_only=is_read_only)
+    tools = definitions("mcp", read_only=is_read_only)
     listed, offered = await resources.listed(served), prompts.listed(is_read_only=is_read_only)
     data: dict[str, Any] = {
         "resource": served.resource,
         "thread": served.thread,
         "read_only": is_read_only,
         "tools": tools,
-        "instructions": served.tools.guidance,
+        "instructions": prompts.instructions(is_read_only=is_read_only),
         "resources": [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in listed],
         "prompts": [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in offered],
         "tool_tokens": served.memory.counter.count(json.dumps(tools, ensure_ascii=False)),

@@ -9,6 +9,7 @@ import mcp_types as types
 from memolog.apps.mcp.resources import Served, wire_text
 from memolog.errors import NotFound
 from memolog.text.escape import fixed_text, one_line
+from memolog.tools.definitions import guidance
 
 START: Final = "start-session"
 HAND_OVER: Final = "hand-over"
@@ -34,10 +35,10 @@ def listed(*, is_read_only: bool = False) -> list[types.Prompt]:
     return [start] if is_read_only else [start, over]
 
 
-def instructions(served: Served) -> str:
+def instructions(*, is_read_only: bool = False) -> str:
     """Return the instructions of the server, which explain to a model how to use the tools."""
-    guidance = served.tools.guidance
-    return f"{guidance}\n\n{_text('only_looking')}" if served.is_read_only else guidance
+    text = guidance(read_only=is_read_only)
+    return f"{text}\n\n{_text('only_looking')}" if is_read_only else text
 
 
 async def prompt(served: Served, name: str, given: Mapping[str, str]) -> types.GetPromptResult:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
 import mcp_types as types
@@ -51,11 +51,6 @@ class Served:
     def tools_of(self, session: str | None) -> Tools:
         """Return the tools for a session."""
         return self.memory.resource(self.resource).tools(thread=self.thread, session=session)
-
-
-def tool_definitions(tools: Tools, *, is_read_only: bool) -> list[dict[str, Any]]:
-    """Return the tool definitions. With `is_read_only`, leave out tools that change something."""
-    return [one for one in tools.definitions("mcp") if not is_read_only or one["annotations"]["readOnlyHint"]]
 
 
 def wire_text(text: str) -> str:

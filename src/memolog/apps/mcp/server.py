@@ -53,7 +53,7 @@ class MemoryServer(Server[Any]):
             "memolog",
             version=__version__,
             title="Memolog",
-            instructions=prompts.instructions(served),
+            instructions=prompts.instructions(is_read_only=served.is_read_only),
             lifespan=self._checking,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
@@ -78,24 +78,17 @@ class MemoryServer(Server[Any]):
     # ------------------------------------------------------------ tools
 
     async def _list_tools(self, _: Context, __: object) -> types.ListToolsResult:
-        definitions = resources.tool_definitions(self.served.tools, is_read_only=self.served.is_read_only)
-        return types.ListToolsResult(tools=[types.Tool.model_validate(one) for one in definitions])
+        return types.ListToolsResult(
+            tools=[types.Tool.model_validate(one) for one in self.served.tools.definitions("mcp")]
+        )
 
     async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         """Return the answer of a tool as structured content and as text. An error of a tool is returned as an answer too."""
-        may_change = called_tool(params.name) == "task-mutate"
-        if self.served.is_read_only and may_change:
-            answer: dict[str, Any] = {
-                "success": False,
-                "error": "This server is read-only: use task-query and memory-search.",
-                "retryable": False,
-            }
-        else:
-            session = _session_of(context, self.served.session)
-            tools = self.served.tools if session is None else self.served.tools_of(session)
-            answer = await tools.call(params.name, params.arguments)
-            if may_change:
-                self.changes.hurry()
+        session = _session_of(context, self.served.session)
+        tools = self.served.tools if session is None else self.served.tools_of(session)
+        answer = await tools.call(params.name, params.arguments)
+        if called_tool(params.name) != "task-query":
+            self.changes.hurry()
         text = wire_json(answer)
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=text)],
