@@ -376,8 +376,9 @@ def reading_tail(
 
 
 def _is_lasting(row: Row) -> bool:
-    """Return whether a row may be cached: it is short, live, not compacted and has no task."""
-    return row.state == "live" and row.level == 0 and row.task is None and len(row.parts) <= _SHORT_CHARACTERS
+    """Return whether a row may be cached: it is short, live and not compacted, and has no task and no large file."""
+    may_change = row.state != "live" or row.level != 0 or row.task is not None or row.file_tokens is not None
+    return not may_change and len(row.parts) <= _SHORT_CHARACTERS
 
 
 def completing_log(resource: str, thread: str, scope: Scope, new_id: Callable[[], str], now: int) -> Script[None]:
