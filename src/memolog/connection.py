@@ -34,7 +34,7 @@ from memolog.observer.run import RunExecutor
 from memolog.outbox import READING_SETTINGS, Outbox, Pending, Spent
 from memolog.store import Store
 from memolog.store import open_store as open_with
-from memolog.text.message_tokens import count_message
+from memolog.text.message_tokens import count_message, file_shares
 from memolog.text.tokens import HeuristicCounter, TokenCounter, learn
 
 _log = logging.getLogger("memolog")
@@ -157,10 +157,14 @@ class Components:
             # If the requested name is unknown (a deployment), calibrate that name, because the next request passes it again.
             # If it is known, another model may have answered as a fallback, so calibrate the model that answered.
             name = asked if asked and context_window(asked) is None else usage.model
+            # A request with files whose tokens are not reported yet determines the tokens of these files, not the factor.
+            files = file_shares(spent.files, counted, reported / await self.factor(pending.resource, name))
+            if files:
+                await self.store.messages.report_files(pending.resource, pending.thread, files)
             new = await self.store.ledger.calibrate(
                 pending.resource,
                 name,
-                lambda known: learn(known, counted, reported),
+                lambda known: known if files else learn(known, counted, reported),
                 # Without a requested model, the reported model is stored as the last model of the thread.
                 thread=None if asked else pending.thread,
             )

@@ -30,7 +30,7 @@ from memolog.context.pack import Pack, context_pack
 from memolog.core.clock import Clock, SystemClock, system_chance
 from memolog.core.config import Config
 from memolog.core.exact_json import JsonObject
-from memolog.core.message import Message, NewMessage
+from memolog.core.message import FilePart, Message, NewMessage
 from memolog.core.observation import Extract, Generation, Observation, Priority
 from memolog.core.reports import Compacted, Compaction, ExportReport, Forgotten, ImportReport, Pruned, Report
 from memolog.core.run import KeptPrompt, Run, UsageTotal
@@ -98,6 +98,10 @@ class Tools(Protocol):
 
     async def call(self, name: str, arguments: object = None) -> dict[str, Any]:
         """Return the answer to a call. An error is returned as an answer too, and never raised."""
+        ...
+
+    async def files(self, name: str, arguments: object = None) -> tuple[FilePart, ...]:
+        """Return the files that a successful `recall` of one part refers to, to pass them to a model. Other calls have none."""
         ...
 
 

@@ -63,6 +63,8 @@ class Spent:
     counted: int
     asked: str | None = None
     """The model that the application passed for the request. None if it passed no model."""
+    files: tuple[Message, ...] = ()
+    """The messages of the request that have large files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

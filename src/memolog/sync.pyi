@@ -17,7 +17,7 @@ from memolog.core.config import Config
 from memolog.core.deadline import T
 from memolog.core.document import Document, DocumentVersion
 from memolog.core.exact_json import JsonObject
-from memolog.core.message import Message, NewMessage
+from memolog.core.message import FilePart, Message, NewMessage
 from memolog.core.observation import Extract, Generation, Observation, Priority, Span
 from memolog.core.reports import Compacted, Compaction, ExportReport, Forgotten, ImportReport, Pruned, Report
 from memolog.core.run import KeptPrompt, Run, Usage, UsageTotal
@@ -299,6 +299,8 @@ class SyncTools:
         """Return the definitions of the tools in the form of a provider or of MCP."""
     def call(self, name: str, arguments: object = None) -> dict[str, Any]:
         """Return the answer to a call. An error is returned as an answer too, and never raised."""
+    def files(self, name: str, arguments: object = None) -> tuple[FilePart, ...]:
+        """Return the files that a successful `recall` of one part refers to, to pass them to a model. Other calls have none."""
 
 class SyncTurn:
     """A turn without `await`. Use it as `with thread.turn() as turn`."""

@@ -208,7 +208,8 @@ class Turn:
             budget = Budget(self._config.turn_timeout)
             is_offline = await self._is_offline(budget)
             counted = 0 if self._last is None or beside is None else self._last.context.tokens.total + max(beside, 0)
-            spent = Spent(usage=usage, counted=counted, asked=self._requested_model) if usage else None
+            files = self._last.files if self._last else ()
+            spent = Spent(usage=usage, counted=counted, asked=self._requested_model, files=files) if usage else None
             with self._own_outbox.adding(said, self._config, spent) as fresh:
                 if is_offline or self._config.read_only:
                     return
@@ -339,7 +340,8 @@ class Turn:
                 window = self._components.window(self.resource, self._model)
                 made = await contexts.build(self._view(whole, ephemeral), window=window)
             known = [message.seq for message in whole.tail if message.seq <= read.thread.last_seq]
-            return replace(made, record={**made.record, "degraded": True, "shown": known})
+            # The messages have no final sequence numbers yet, so what is reported for their files cannot be stored.
+            return replace(made, record={**made.record, "degraded": True, "shown": known}, files=())
         except Exception as error:  # noqa: BLE001 - a failure of Memolog must not stop the agent
             _log.info("the database cannot be read either: %s", error)
             snapshot = self._snapshot or empty_snapshot(self._config)

@@ -18,6 +18,7 @@ from memolog import (
     SyncMemory,
     ToolCallPart,
     ToolMessage,
+    UnknownPart,
     UserMessage,
 )
 from memolog.adapters.guards import Checked, Guard, Guards, GuardStopped
@@ -85,6 +86,58 @@ async def test_a_later_step_takes_the_earlier_ones_with_it() -> None:
             with pytest.raises(GuardStopped):
                 await turn.record(AssistantMessage(SECRET))
         assert await stored(memory, "alice", "t1") == []
+
+
+def called(arguments: Any) -> NewMessage:
+    """Return an answer that calls a tool."""
+    return AssistantMessage(ToolCallPart(id="c1", name="send", arguments=arguments))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"to": {"all": [1, SECRET]}},
+        '{"to": "the launch code is 0000"}',
+        ' {"to": "the launch\\u0020code is 0000"}',
+        '{"to": "the launch code is',
+        SECRET,
+    ],
+    ids=["object", "JSON", "escaped", "cut off", "text"],
+)
+async def test_an_output_guard_reads_the_arguments_of_calls(arguments: Any) -> None:
+    """The model must not leak through a tool what it may not say."""
+    async with Memory(":memory:") as memory:
+        async with GUARDS.turn(memory, "t1", "alice") as turn:
+            await turn.prepare(UserMessage("send it"))
+            with pytest.raises(GuardStopped, match="no_codes"):
+                await turn.record(called(arguments))
+        assert await stored(memory, "alice", "t1") == []
+
+
+@pytest.mark.parametrize(
+    "content", [SECRET, {"rows": [{"note": SECRET}]}, f'["{SECRET}"]'], ids=["text", "object", "JSON"]
+)
+async def test_an_input_guard_reads_the_results_of_tools(content: Any) -> None:
+    """What a tool returned is checked before the model gets it."""
+    guards = Guards(input=[no_codes])
+    async with Memory(":memory:") as memory:
+        async with guards.turn(memory, "t1", "alice") as turn:
+            await turn.prepare(UserMessage("look it up"))
+            await turn.record(called({"q": "x"}))
+            with pytest.raises(GuardStopped, match="no_codes"):
+                await turn.prepare(ToolMessage("c1", content))
+        assert await stored(memory, "alice", "t1") == []
+
+
+def test_the_text_of_what_is_checked() -> None:
+    """Texts, names of tools, and the names and values of arguments and results, one part after the other."""
+    said = (
+        AssistantMessage(["One moment.", ToolCallPart(id="c1", name="send", arguments='{"to": "Bob", "n": 2}')]),
+        ToolMessage("c1", {"sent": True, "to": None}),
+        AssistantMessage(UnknownPart(data={"type": "web_search_call", "query": "launch sites"})),
+    )
+    text = Checked(side="output", messages=said, context=Context()).text
+    assert text == "One moment.\n\nsend\nto\nBob\nn\n2\n\nsent\nTrue\nto\n\ntype\nweb_search_call\nquery\nlaunch sites"
 
 
 @pytest.mark.parametrize("guards", [Guards(input=[broken]), Guards(output=[broken])], ids=["input", "output"])

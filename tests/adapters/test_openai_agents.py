@@ -28,8 +28,10 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 from openai.types.responses import (
     ResponseCodeInterpreterToolCall,
     ResponseFunctionWebSearch,
+    ResponseOutputItemDoneEvent,
     ResponseOutputMessage,
     ResponseReasoningItem,
+    ResponseTextDeltaEvent,
 )
 from openai.types.responses.response_usage import InputTokensDetails
 
@@ -436,3 +438,79 @@ async def test_a_history_that_cannot_be(tmp_path: Path, history: Any) -> None:
     async with Memory(tmp_path / "m.db") as memory:
         with pytest.raises(InputError, match="whole number"):
             MemologSession(memory, thread="t1", resource="alice", history=history)
+
+
+# ---------------------------------------------------------------- streams that are left half-way
+
+
+class Slow(ScriptedModel):
+    """A model that streams reasoning and an answer word by word, and stops before its last word."""
+
+    words = ("It", " rains", " in", " Rome", " today.")
+
+    async def stream_response(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
+        """Yield the events of the Responses API."""
+        thought = ResponseReasoningItem(id="rs_1", summary=[], type="reasoning")
+        yield ResponseOutputItemDoneEvent(
+            item=thought, output_index=0, sequence_number=0, type="response.output_item.done"
+        )
+        for number, word in enumerate(self.words, start=1):
+            if number == len(self.words):
+                await asyncio.Event().wait()
+            yield ResponseTextDeltaEvent(
+                content_index=0,
+                delta=word,
+                item_id="msg_1",
+                logprobs=[],
+                output_index=1,
+                sequence_number=number,
+                type="response.output_text.delta",
+            )
+
+
+async def read(talk: Talk, leave: Callable[[Any], object]) -> None:
+    """Read three words of a stream, then call `leave`, and stop reading if it returns True."""
+    left = 3
+    async with talk.session.stream(talk.agent, "How is the weather?", run_config=QUIET) as result:
+        async for event in result.stream_events():
+            left -= event.type == "raw_response_event" and event.data.type == "response.output_text.delta"
+            if not left and leave(result):
+                break
+
+
+@pytest.mark.parametrize("how", ["break", "cancel", "cancelled task"])
+async def test_a_stream_left_half_way_keeps_what_was_read(talk: Talk, how: str) -> None:
+    """The words that the caller read are the answer, and the next request is valid: no reasoning without what follows it."""
+    talk.agent.model = Slow()
+    if how == "break":
+        await read(talk, lambda _: True)
+    elif how == "cancel":
+        await read(talk, lambda result: result.cancel())
+    else:
+        reached = asyncio.Event()
+        reading = asyncio.create_task(read(talk, lambda _: reached.set()))
+        await reached.wait()
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+    asked, answer = await stored(talk.memory, "alice", "t1")
+    assert asked.text == "How is the weather?"
+    # Cancelling a task takes effect at its next pause, so it may have read one word more.
+    assert (answer.role, answer.text) in {("assistant", "It rains in"), ("assistant", "It rains in Rome")}
+    talk.agent.model = talk.model
+    await talk.ask("And tomorrow?", talk.says("Sun."))
+    sent: Any = talk.model.calls[-1].input
+    assert [item.get("type") or item.get("role") for item in sent] == ["user", "reasoning", "message", "user"]
+    assert (await talk.lines())[-2:] == ["user: And tomorrow?", "assistant: Sun."]
+
+
+async def test_a_stream_that_is_left_after_its_answer(talk: Talk) -> None:
+    """A whole answer is stored once, whether the caller read all of its events or only the first."""
+    talk.model.extend([[function_call("add", {"a": 1, "b": 2}, call_id="c1")], talk.says("It is three.")])
+    async with talk.session.stream(talk.agent, "1 + 2?", run_config=QUIET) as result:
+        async for event in result.stream_events():
+            if event.type == "run_item_stream_event" and event.name == "message_output_created":
+                break
+    rows = await stored(talk.memory, "alice", "t1")
+    assert [row.role for row in rows] == ["user", "assistant", "tool", "assistant"]
+    assert rows[-1].text == "It is three."

@@ -1,5 +1,6 @@
 """Everything that the server offers, through the client of the library, over standard streams and HTTP."""
 
+import base64
 import json
 import subprocess
 import sys
@@ -10,8 +11,9 @@ import pytest
 from mcp import Client
 from mcp_types import ResourceTemplateReference, TextContent
 
+from kit.talk import hold
 from mcp_server.doors import ERAS, call, connected, made, over_http, web, without_wire
-from memolog import __version__
+from memolog import FilePart, Memory, UserMessage, __version__
 from memolog.text.tokens import HeuristicCounter, SplintrCounter
 from memolog.tools.definitions import definition
 from tools.world import world
@@ -26,6 +28,34 @@ async def test_the_whole_of_it(transport: str, mode: str, tmp_path: Path) -> Non
         assert (client.server_info.name, client.server_info.version) == ("memolog", __version__)
         assert "task-query" in (client.instructions or "")
         await _everything(client)
+
+
+async def test_a_file_is_recalled_as_content(tmp_path: Path) -> None:
+    """A client gets an image as an image, a document as a resource, and a link as a link, each once and whole."""
+    image = FilePart(media_type="image/png", data=b"\x89PNG" * 5_000, name="plan.png")
+    document = FilePart(media_type="application/pdf", data=bytes(range(256)) * 40, name="the plan.pdf")
+    link = FilePart(media_type="application/pdf", url="https://example.com/law.pdf", name="law.pdf")
+    path = await made(tmp_path)
+    async with Memory(path) as memory:
+        await hold(memory, UserMessage(["Look.", image, document, link], id="files"))
+    async with without_wire(path) as client:
+        found: list[Any] = []
+        for part in (1, 2, 3):
+            arguments = {"action": "recall", "target": "files", "part": part}
+            result = await client.call_tool("memory-search", arguments)
+            text, content = result.content
+            assert "base64" not in getattr(text, "text", "")
+            assert json.loads(getattr(text, "text", "")) == result.structured_content
+            found.append(content)
+        assert base64.b64decode(found[0].data) == image.data
+        assert base64.b64decode(found[1].resource.blob) == document.data
+        assert (found[1].resource.uri, found[1].resource.mime_type) == (
+            "memolog://file/the%20plan.pdf",
+            "application/pdf",
+        )
+        assert (found[2].uri, found[2].name) == ("https://example.com/law.pdf", "law.pdf")
+        words = await client.call_tool("memory-search", {"action": "recall", "target": "files", "part": 0})
+        assert len(words.content) == 1
 
 
 async def test_the_whole_of_it_on_postgres(postgres_url: str) -> None:

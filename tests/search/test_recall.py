@@ -1,5 +1,6 @@
 """Recall through the public face, on every engine: the exact words behind whatever the log shows."""
 
+import base64
 import re
 from typing import Any
 
@@ -372,6 +373,49 @@ async def test_files_are_described(memory: Memory) -> None:
     assert page.items[0].pieces[0].text == "plan.png, image/png, 400 bytes"
     assert page.items[1].pieces[0].files == ("plan.png, image/png, 400 bytes",)
     assert page.text.count("plan.png") == 2
+
+
+PDF = FilePart(media_type="application/pdf", data=bytes(range(256)) * 40, name="plan.pdf")
+
+
+async def test_a_file_is_returned(memory: Memory) -> None:
+    """A file comes back as it was stored: its bytes, or its address, also from the result of a tool."""
+    link = FilePart(media_type="application/pdf", url="https://example.com/law.pdf", name="law.pdf")
+    result = ToolResultPart(call_id="c", content="see the file", name="draw", files=(PDF, link))
+    await say(memory, UserMessage(["Look.", PDF, link]), NewMessage(role="tool", parts=(result,)))
+    page = await memory.resource("alice").recall("t1 1-2", detail="full")
+    assert [piece.stored for piece in page.items[0].pieces] == [(), (PDF,), (link,)]
+    assert page.items[1].pieces[0].stored == (PDF, link)
+    assert "[file, part 1]\nplan.pdf, application/pdf, 10,240 bytes" in page.text
+    assert "[file, part 2]\nlaw.pdf, application/pdf, https://example.com/law.pdf" in page.text
+    low = await memory.resource("alice").recall("t1 1-2")
+    assert [piece.stored for item in low.items for piece in item.pieces] == [()] * 4
+
+
+@pytest.mark.parametrize("as_url", [False, True])
+async def test_the_bytes_of_one_file(memory: Memory, as_url: bool) -> None:
+    """One file alone is shown as base64, in pieces on several pages, which together are the whole file."""
+    encoded = base64.b64encode(PDF.data or b"").decode()
+    address = FilePart(media_type="application/pdf", url=f"data:application/pdf;base64,{encoded}", name="plan.pdf")
+    await say(memory, UserMessage(["Look.", address if as_url else PDF], id="m1"))
+    found = await pages(memory, "m1", detail="full", part=1)
+    assert len(found) > 1
+    assert words(found, 1) == encoded
+    pieces = [piece for page in found for item in page.items for piece in item.pieces]
+    assert {piece.encoding for piece in pieces} == {"base64"}
+    assert "[file] plan.pdf, application/pdf, 10,240 bytes" in found[0].text
+    shown = await memory.resource("alice").recall("t1 1-1")
+    assert encoded[:40] not in shown.text
+
+
+async def test_a_text_file_is_read(memory: Memory) -> None:
+    """The words of a text file are words like any others."""
+    notes = FilePart(media_type="text/markdown; charset=utf-8", data=HUGE.encode(), name="notes.md")
+    await say(memory, UserMessage([notes], id="m1"))
+    found = await pages(memory, "m1", detail="full")
+    assert words(found, 0) == HUGE
+    assert "[file] notes.md, text/markdown" in found[0].text
+    assert "notes.md" in (await memory.resource("alice").recall("t1 1-1")).text
 
 
 async def test_a_read_only_memory_recalls(address: str, engine_name: str, clock: FakeClock) -> None:

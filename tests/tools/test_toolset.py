@@ -1,6 +1,7 @@
 """The tools at work: bounded answers with cursors, errors as values, names, notes, and nothing of one user for another."""
 
 import asyncio
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from kit.talk import hold
-from memolog import AssistantMessage, Config, Memory, SyncMemory, ToolCallPart, ToolMessage, UserMessage
+from memolog import AssistantMessage, Config, FilePart, Memory, SyncMemory, ToolCallPart, ToolMessage, UserMessage
 from memolog.core.message import NewMessage, TextPart, ToolResultPart
 from memolog.core.own_tools import own_tool, with_own_apart
 from memolog.memory import Tools
@@ -58,6 +59,25 @@ async def test_a_long_description_continues() -> None:
         await memory.resource("alice").tasks(session="s").create("Long", description=text)
         answers = await through(memory.resource("alice").tools(), "task-query", {"action": "show", "task": "Long"})
         assert "".join(answer["task"]["description"] for answer in answers) == text
+
+
+async def test_a_file_is_recalled() -> None:
+    """A model gets the address of a file, or its bytes in pieces, one file at a time."""
+    plan = FilePart(media_type="application/pdf", data=bytes(range(256)) * 40, name="plan.pdf")
+    law = FilePart(media_type="application/pdf", url="https://example.com/law.pdf")
+    async with Memory(":memory:", model=ScriptedModel()) as memory:
+        await hold(memory, UserMessage(["Look.", plan, law], id="m1"))
+        tools = memory.thread("t1", resource="alice").tools()
+        whole = await tools.call("memory-search", {"action": "recall", "target": "m1"})
+        assert "[file, part 1]\nplan.pdf, application/pdf, 10,240 bytes" in whole["text"]
+        answers = await through(tools, "memory-search", {"action": "recall", "target": "m1", "part": 1})
+        files = [answer["file"] for answer in answers]
+        assert {(file["name"], file["media_type"], file["bytes"]) for file in files} == {
+            ("plan.pdf", "application/pdf", 10_240)
+        }
+        assert base64.b64decode("".join(file["base64"] for file in files)) == plan.data
+        address = await tools.call("memory-search", {"action": "recall", "target": "m1", "part": 2})
+        assert address["file"] == {"media_type": "application/pdf", "url": "https://example.com/law.pdf"}
 
 
 async def test_a_long_message_is_recalled_in_pages() -> None:

@@ -6,12 +6,13 @@ exception stops the turn too. This module also contains the checks of arguments 
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias, cast
 
 from memolog import Context
-from memolog.core.message import NewMessage, TextPart
+from memolog.core.exact_json import json_texts
+from memolog.core.message import FilePart, NewMessage, ReasoningPart, texts_of
 from memolog.core.run import Usage
 from memolog.errors import InputError, MemologError
 from memolog.memory import Memory
@@ -66,9 +67,21 @@ class Checked:
 
     @property
     def text(self) -> str:
-        """Return the text parts of the new messages, joined by blank lines."""
-        parts = [part for message in self.messages for part in message.parts]
-        return "\n\n".join(part.text for part in parts if isinstance(part, TextPart))
+        """Return the texts, tool calls and tool results of the new messages, joined by blank lines.
+
+        Of a call or a result, the text has the name of the tool and every name and value of the arguments or of the content, one
+        on each line. JSON is decoded, so an escaped character cannot hide a word. Reasoning and the contents of files are not
+        part of the text.
+        """
+        parts = (part for message in self.messages for part in message.parts if not isinstance(part, ReasoningPart))
+        texts = ("\n".join(filter(None, texts_of(part, json_texts, _names))) for part in parts)
+        return "\n\n".join(filter(None, texts))
+
+
+def _names(file: FilePart) -> Iterator[str]:
+    yield file.name or ""
+    # A `data:` URL is the content of a file.
+    yield file.url if file.url and file.url[:5].lower() != "data:" else ""
 
 
 Guard: TypeAlias = Callable[[Checked], "str | Awaitable[str | None] | None"]

@@ -250,6 +250,8 @@ class Made:
     """The tokens of messages that the log does not cover."""
     unspanned: int = 0
     """The tokens of those of them that are in no buffered group and no run."""
+    files: tuple[Message, ...] = ()
+    """The stored messages with large files that the context shows."""
 
 
 def _as_message(message: NewMessage, seq: int, now: datetime, counter: TokenCounter) -> Message:
@@ -306,7 +308,13 @@ class Contexts:
             view = replace(view, limit=window)
             context = await offload(build, view, when=is_long)
         uncovered, unspanned = _uncovered(read)
-        return Made(context=context, record=_record(view, context), uncovered=uncovered, unspanned=unspanned)
+        return Made(
+            context=context,
+            record=_record(view, context),
+            uncovered=uncovered,
+            unspanned=unspanned,
+            files=_large_files(view, context),
+        )
 
     async def _task_lines(self, view: View) -> tuple[str, ...]:
         """Return the task lines of the edge: the active task and the most valuable ready tasks."""
@@ -437,6 +445,13 @@ class Contexts:
             return ()
         rows = await self._store.messages.span(resource, thread, Span(first=first, last=last))
         return tuple(message for message in rows if message.state == "live")
+
+
+def _large_files(view: View, context: Context) -> tuple[Message, ...]:
+    """Return the messages with large files that a context shows. If the context was shortened, this is not known."""
+    if context.trimmed or context.shortened:
+        return ()
+    return tuple(m for m in view.snapshot.tail if m.file_tokens and not is_compacted(m))
 
 
 def empty_snapshot(config: Config) -> Snapshot:

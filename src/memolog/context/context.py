@@ -111,9 +111,17 @@ class Context:
 
     @property
     def messages(self) -> tuple[ContextMessage, ...]:
-        """Return all messages in order: the note that opens the tail, the tail, the ephemeral messages."""
+        """Return all messages in order: the note that opens the tail, the tail, the ephemeral messages.
+
+        If tool results end the tail, ephemeral messages follow the last user message, because a model that reads other text after
+        results loses its reasoning, and many servers refuse it. An ephemeral message of the assistant stays at the end.
+        """
         opening = () if self.note is None else (ContextMessage.note(self.note.text),)
-        return (*opening, *self.tail, *self.ephemeral)
+        said = (*opening, *self.tail)
+        place = len(said)
+        if self.tail and self.tail[-1].role == "tool" and {m.role for m in self.ephemeral} <= {"user", "system"}:
+            place = max((n + 1 for n, message in enumerate(said) if message.role == "user"), default=0)
+        return (*said[:place], *self.ephemeral, *said[place:])
 
     def joined(self) -> tuple[ContextMessage, ...]:
         """Return the messages of a request. Consecutive user messages are joined, and the edge ends the last user message.
@@ -128,7 +136,7 @@ class Context:
                 messages.append(message)
         if self.edge:
             note = ContextMessage.note(self.edge_text)
-            # A question of the tail is preferred to an ephemeral message, which may follow tool results.
+            # A question of the tail is preferred to an ephemeral message, which may follow an answer.
             places = [n for n, message in enumerate(messages) if message.role == "user"]
             last = max((n for n in places if messages[n].seq is not None), default=max(places, default=None))
             if last is None:

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import re
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime
 from json.encoder import encode_basestring
 from typing import Any, TypeVar, cast
@@ -177,6 +177,27 @@ def _children(where: str, item: object) -> Iterable[object]:
     if isinstance(item, list | tuple):
         return cast("list[object]", item)
     raise NotJson(where, f"{type(item).__name__} is not a JSON value")
+
+
+def json_texts(value: JsonValue) -> Iterator[str]:
+    """Yield the keys and values in a JSON value as texts. A string that contains a JSON object or list is parsed first."""
+    if isinstance(value, str) and value.lstrip()[:1] in {"{", "["}:
+        try:
+            value = loads(value)
+        except (ValueError, RecursionError):
+            yield str(value)
+            return
+    # A list instead of recursion, because values may be nested deeply.
+    todo: list[object] = [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Mapping):
+            for key, inner in reversed(list(cast("Mapping[object, object]", item).items())):
+                todo += (inner, str(key))
+        elif isinstance(item, list | tuple):
+            todo += reversed(cast("list[object]", item))
+        elif item is not None:
+            yield str(item)
 
 
 def content_text(content: JsonValue) -> str:

@@ -145,6 +145,10 @@ class Message:
     """Whether the parts were deleted. `injection` stays. Of `search`, names and numbers stay."""
     turn: str | None = None
     """The id of the turn that saved the message. None means that it was saved outside of a turn."""
+    file_tokens: int = 0
+    """The part of `tokens` that large files have, such as PDFs: as the provider reported it, else an estimate."""
+    is_file_reported: bool = False
+    """Whether `file_tokens` is a number that the provider reported."""
 
     @property
     def text(self) -> str:

@@ -56,6 +56,17 @@ def message_from_row(row: Row) -> Message:
     return _remembered(row) if len(row.parts) <= _REMEMBERED_CHARACTERS else _message(row)
 
 
+def file_tokens_in(row: Row) -> int:
+    """Return the tokens of the large files of a message: as reported or, without a report, as counted."""
+    counted, reported = row.file_tokens or 0, row.reported_file_tokens
+    return counted if reported is None else reported
+
+
+def tokens_in(row: Row) -> int:
+    """Return the tokens of a message. Reported tokens of files replace the counted ones."""
+    return row.tokens - (row.file_tokens or 0) + file_tokens_in(row)
+
+
 def _message(row: Row) -> Message:
     return Message(
         resource=row.resource,
@@ -64,7 +75,9 @@ def _message(row: Row) -> Message:
         id=row.id,
         continuation=row.continuation,
         role=row.role,
-        tokens=row.tokens,
+        tokens=tokens_in(row),
+        file_tokens=file_tokens_in(row),
+        is_file_reported=row.reported_file_tokens is not None,
         created_at=from_micros(row.created_at),
         state=row.state,
         own=bool(row.own),

@@ -223,7 +223,7 @@ def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
 
 def trim(state: State, config: Config, now: datetime) -> Trim | None:
     """Shorten the context if a hard limit is set and the context still exceeds the limit."""
-    total = state.tail_tokens + state.log_tokens
+    total = state.tail_tokens + state.file_tokens + state.log_tokens
     if config.context_tokens is None or total <= config.context_tokens:
         return None
     reason = f"the context has {total:,} tokens, the hard limit is {config.context_tokens:,}"

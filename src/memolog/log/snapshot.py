@@ -368,7 +368,9 @@ def reading_tail(
         fresh, kept = {row.seq: message_from_row(row) for row in rows}, {}
     tail = {**kept, **fresh}
     for row in rows:
-        if row.state == "live" and row.level == 0 and row.task is None and len(row.parts) <= _SHORT_CHARACTERS:
+        # A task may be added later, a compaction may be undone, and the count of a large file is corrected by reported usage.
+        may_change = row.state != "live" or row.level != 0 or row.task is not None or row.file_tokens is not None
+        if not may_change and len(row.parts) <= _SHORT_CHARACTERS:
             kept[row.seq] = fresh[row.seq]
     return tuple(tail[seq] for seq in sorted(tail)), kept
 

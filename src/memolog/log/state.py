@@ -16,15 +16,22 @@ from memolog.core.clock import from_micros
 from memolog.core.config import Config
 from memolog.core.exact_json import JsonObject, loads
 from memolog.core.message import Message, Role, TextPart, pairs_of
+from memolog.core.model_names import context_window
 from memolog.core.observation import Scope, Span
 from memolog.core.run import RunKind
 from memolog.db.queries import Row
+from memolog.db.rows import file_tokens_in, tokens_in
 from memolog.log.snapshot import BufferedRow, GroupRow, LogHead, OtherLimits, RunRow, Snapshot, ThreadHead
+from memolog.text.message_tokens import LARGE_FILE
 from memolog.text.tokens import calibrated
 
 # For how many seconds providers cache a prompt, from their documentation. Where they give a range, this is its minimum.
 _CACHE_SECONDS = {"anthropic": 300.0, "openai": 300.0, "google": 300.0, "gemini": 300.0}
 _DEFAULT_CACHE_SECONDS = 300.0
+
+# The large files of a tail may fill this share of the context window, before the oldest of them leave the tail.
+_FILE_SHARE = 0.75
+_UNKNOWN_WINDOW = 128_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +48,10 @@ class Weight:
     """The turn that saved the message. A result belongs to the call of the same turn."""
     is_gone: bool = False
     """True for a tombstone, which has a sequence number but no content."""
+    file_tokens: int = 0
+    """The part of `tokens` that large files have."""
+    uncounted: int = 0
+    """The tokens of large files that are not part of `tokens`. See `without_files`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +248,11 @@ class State:
         return sum(tail.seen_tokens for tail in self.tails)
 
     @cached_property
+    def file_tokens(self) -> int:
+        """Return the tokens of large files of the own tail that `tail_tokens` does not include."""
+        return sum(weight.uncounted for weight in self.own_tail.weights)
+
+    @cached_property
     def tail_tokens(self) -> int:
         """Return `uncovered_tokens` plus `repeated_tokens`.
 
@@ -301,7 +317,9 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
         weights=weights_of(snapshot.tail, asked.factor),
         hinted=snapshot.thread.hints.last_seq > 0,
     )
-    tails = (own, *_other_tails(snapshot.others, asked.factor))
+    window = context_window(asked.model or snapshot.thread.last_model or "") or _UNKNOWN_WINDOW
+    read = (own, *_other_tails(snapshot.others, asked.factor))
+    tails = [replace(tail, weights=without_files(tail.weights, int(window * _FILE_SHARE))) for tail in read]
     # A tail without a live message shows no message again.
     repeated = snapshot.repeated if any(message.state == "live" for message in snapshot.tail) else ()
     return State(
@@ -333,7 +351,27 @@ def _scaled(tokens: int, factor: float) -> int:
 def weights_of(messages: Sequence[Message], factor: float = 1.0) -> tuple[Weight, ...]:
     """Return the `Weight` of each message. A tombstone has no tokens and no calls."""
     weights = _weights(messages)
-    return weights if factor == 1.0 else tuple(replace(w, tokens=_scaled(w.tokens, factor)) for w in weights)
+    return weights if factor == 1.0 else tuple(_scaled_weight(w, factor) for w in weights)
+
+
+def _scaled_weight(weight: Weight, factor: float) -> Weight:
+    tokens = _scaled(weight.tokens, factor)
+    return replace(weight, tokens=tokens, file_tokens=_scaled(weight.file_tokens, factor))
+
+
+def without_files(weights: Sequence[Weight], room: int) -> tuple[Weight, ...]:
+    """Return the weights with large files counted like an image, as far as the files of the newest messages fit the room.
+
+    A document is asked about several times, and its observation does not replace it. So the text of the conversation, not the
+    size of the document, determines when the document leaves the tail. Files that do not fit the room count in full.
+    """
+    counted: list[Weight] = []
+    used = 0
+    for weight in reversed(weights):
+        used += weight.file_tokens
+        rest = max(0, weight.file_tokens - LARGE_FILE) if used <= room else 0
+        counted.append(replace(weight, tokens=weight.tokens - rest, uncounted=rest) if rest else weight)
+    return tuple(reversed(counted))
 
 
 def _weight(message: Message) -> Weight:
@@ -348,6 +386,7 @@ def _weight(message: Message) -> Weight:
         opens=calls,
         closes=results,
         turn=message.turn,
+        file_tokens=message.file_tokens,
     )
 
 
@@ -373,10 +412,17 @@ def _other_weight(row: Row, factor: float) -> Weight:
     if row.state != "live":
         return Weight(seq=row.seq, tokens=0, role=row.role, at=at, turn=row.turn, is_gone=True)
     opens, closes = loads(row.pairs) if row.pairs else ((), ())
-    tokens = _scaled(row.tokens, factor)
-    return Weight(
-        seq=row.seq, tokens=tokens, role=row.role, at=at, opens=tuple(opens), closes=tuple(closes), turn=row.turn
+    weight = Weight(
+        seq=row.seq,
+        tokens=tokens_in(row),
+        role=row.role,
+        at=at,
+        opens=tuple(opens),
+        closes=tuple(closes),
+        turn=row.turn,
+        file_tokens=file_tokens_in(row),
     )
+    return weight if factor == 1.0 else _scaled_weight(weight, factor)
 
 
 def observer_inputs(snapshot: Snapshot, config: Config, thread: str, *, batch: int) -> JsonObject:

@@ -49,6 +49,8 @@ from memolog.log.heartbeat import appearing
 from memolog.messages.tombstones import finding
 from memolog.messages.validation import check_message
 from memolog.tasks.claims import held_task
+from memolog.text.message_tokens import count_large_files
+from memolog.text.tokens import HeuristicCounter
 
 q = load_queries("messages/messages")
 threads = load_queries("messages/threads")
@@ -205,6 +207,7 @@ class Messages(Calls):
             "metadata": object_text("The metadata", message.metadata) if message.metadata else "{}",
             "parts": parts,
         }
+        values["file_tokens"] = _file_tokens(message.parts, values["tokens"])
         return _Ready(message=message, values=values, is_fresh=is_fresh)
 
     def saving(self, resource: str, thread: str, ready: Sequence[_Ready], now: int) -> Script[Saved]:
@@ -248,6 +251,7 @@ class Messages(Calls):
             "pairs": _pairs_text(rest),
             "parts": parts_to_json(rest),
         }
+        grown["file_tokens"] = _file_tokens(rest, grown["tokens"])
         yield q.insert_messages.many([grown])
         return (_message(resource, thread, added, grown, task),), True
 
@@ -266,6 +270,12 @@ class Messages(Calls):
         ids = [message.id for message in offered if message.id is not None and message.id not in withdrawn]
         known = await self.engine.read(lambda: reading_grown(resource, thread, ids)) if ids else {}
         return tuple(additions(known, offered, thread))
+
+    @writes("messages.report")
+    def report_files(self, resource: str, thread: str, tokens: Mapping[int, int]) -> Script[None]:
+        """Store the tokens that a provider reported for the large files of messages, by sequence number."""
+        for seq, reported in tokens.items():
+            yield q.set_reported(resource=resource, thread=thread, seq=seq, reported=reported)
 
     # ------------------------------------------------------------ loading
 
@@ -394,6 +404,12 @@ def _pairs_text(parts: tuple[Part, ...]) -> str | None:
     return dumps([calls, results]) if calls or results else None
 
 
+def _file_tokens(parts: tuple[Part, ...], most: int) -> int | None:
+    """Return the tokens of large files, which are at most all tokens of the message. None if there is no large file."""
+    # The counter of the `Memory` is not needed, because it counts only text, and most large files are not text.
+    return min(count_large_files(parts, HeuristicCounter()), most) or None
+
+
 def _message(resource: str, thread: str, new: NewMessage, values: Values, task: str | None) -> Message:
     return Message(
         id=values["id"],
@@ -405,6 +421,7 @@ def _message(resource: str, thread: str, new: NewMessage, values: Values, task: 
         parts=new.parts,
         created_at=from_micros(values["created_at"]),
         tokens=values["tokens"],
+        file_tokens=values["file_tokens"] or 0,
         zone=new.zone,
         speaker=new.speaker,
         own=new.own,

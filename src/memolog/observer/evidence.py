@@ -9,9 +9,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from functools import cached_property
-from typing import Final, cast
+from itertools import islice
+from typing import Final
 
-from memolog.core.exact_json import JsonValue, loads
+from memolog.core.exact_json import JsonValue, json_texts
 from memolog.core.message import FilePart, Message, TextPart, ToolResultPart, UnknownPart, texts_of
 from memolog.text.identifiers import (
     SEGMENTS,
@@ -243,7 +244,6 @@ _FINDERS: Final[Mapping[Kind, Callable[[str, Sequence[Evidence]], bool]]] = {
 # Maximum characters of a text. The observer sees at most 100,000 tokens of messages (about 400,000 characters), and longer texts
 # without their middle. So only the beginning and the end of a longer text are used here.
 _MOST: Final = 400_000
-_DEEPEST: Final = 40  # maximum nesting of JSON objects that is read
 _MOST_VALUES: Final = 20_000  # maximum number of JSON values that are read
 
 
@@ -302,25 +302,7 @@ def _file(part: FilePart) -> Iterator[str]:
 
 
 def _values(value: JsonValue) -> Iterator[str]:
-    """Yield the keys and values in a JSON value. A string that contains JSON is parsed first."""
-    if isinstance(value, str) and value[:1] in {"{", "["}:
-        try:
-            value = loads(value)
-        except (ValueError, RecursionError):
-            yield str(value)
-            return
-    todo: list[tuple[object, int]] = [(value, 0)]
-    for _ in range(_MOST_VALUES):
-        if not todo:
-            return
-        item, depth = todo.pop()
-        if isinstance(item, Mapping):
-            for key, inner in reversed(list(cast("Mapping[object, object]", item).items())[:_MOST_VALUES]):
-                todo += [(inner, depth + 1), (str(key), depth + 1)] if depth < _DEEPEST else []
-        elif isinstance(item, list | tuple):
-            todo += [(inner, depth + 1) for inner in reversed(cast("list[object]", item)[:_MOST_VALUES])]
-        elif item is not None:
-            yield str(item)
+    return islice(json_texts(value), _MOST_VALUES)
 
 
 _YEAR_DAYS: Final = 366

@@ -3,9 +3,10 @@
 A part that is too large for a page is shown in pieces on several pages. Put together, the pieces are the text of the part.
 """
 
+import base64
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, assert_never, get_args
+from typing import TYPE_CHECKING, Final, Literal, assert_never, get_args
 
 from memolog.core.exact_json import content_text
 from memolog.core.message import (
@@ -26,6 +27,7 @@ from memolog.text.cut import cut, cut_end, cut_middle, cut_tokens, is_boundary
 from memolog.text.dates import clock
 from memolog.text.escape import element, escape, one_line
 from memolog.text.lookalikes import label, quoted_label
+from memolog.text.message_tokens import file_content, file_text
 from memolog.text.tokens import TokenCounter
 
 if TYPE_CHECKING:
@@ -272,8 +274,10 @@ class PageDraft:
                 return None
 
     def _whole(self, index: int, part: Part) -> RecalledPiece:
-        text = part_text(part)
+        text, encoding = self._text(part)
         result = part if isinstance(part, ToolResultPart) else None
+        stored = result.files if result else (part,) if isinstance(part, FilePart) else ()
+        described = () if isinstance(part, FilePart) and text == part_text(part) else stored
         call = part.id if isinstance(part, ToolCallPart) else result.call_id if result else None
         return RecalledPiece(
             part=index,
@@ -284,8 +288,20 @@ class PageDraft:
             tool=self._tool(part),
             call=call,
             is_error=bool(result and result.is_error),
-            files=tuple(map(part_text, result.files)) if result else (),
+            files=tuple(map(part_text, described)),
+            encoding=encoding,
+            stored=stored if self.request.detail == "full" else (),
         )
+
+    def _text(self, part: Part) -> tuple[str, Literal["base64"] | None]:
+        """Return the text of a part and its encoding. The content of a file is shown only as far as a page can use it."""
+        if isinstance(part, FilePart) and self.request.detail == "full":
+            if (text := file_text(part)) is not None:
+                return text, None
+            # Base64 is long and no model reads it well, so it is shown only if this part was requested.
+            if self.request.part is not None and (data := file_content(part)) is not None:
+                return base64.b64encode(data).decode(), "base64"
+        return part_text(part), None
 
     def _line(self, index: int, part: Part) -> RecalledPiece:
         whole = self._whole(index, part)
@@ -361,8 +377,10 @@ def part_text(part: Part) -> str:
         case ToolResultPart():
             return content_text(part.content)
         case FilePart():
-            size = f"{len(part.data):,} bytes" if part.data is not None else None
-            return ", ".join(filter(None, (part.name, part.media_type, size, part.url)))
+            data = file_content(part)
+            # A `data:` URL contains the file, and is not a description.
+            where = f"{len(data):,} bytes" if data is not None else part.url
+            return ", ".join(filter(None, (part.name, part.media_type, where)))
         case UnknownPart():
             return content_text(part.data)
         case _:
@@ -395,7 +413,10 @@ def _named(piece: RecalledPiece) -> str:
             return f"call {tool}"
         case "tool_result":
             return f"{'error' if piece.is_error else 'result'} {tool}".strip()
-        case "reasoning" | "file" | "unknown":
+        case "file":
+            # The number is needed to recall the content of the file.
+            return f"file, part {piece.part}" + (f", {piece.encoding}" if piece.encoding else "")
+        case "reasoning" | "unknown":
             return piece.type
         case _:
             assert_never(piece.type)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
-from memolog.core.message import Message, MessageState, Role
+from memolog.core.message import FilePart, Message, MessageState, Role
 from memolog.text.html import html_items
 
 Source: TypeAlias = Literal["raw", "compacted", "observation", "reflection", "task"]
@@ -80,7 +80,8 @@ PartType: TypeAlias = Literal["text", "reasoning", "tool_call", "tool_result", "
 class RecalledPiece:
     """A part of a message, or a piece of a part.
 
-    With detail="full", the pieces of a part, put together, are exactly its text.
+    With detail="full", the pieces of a part, put together, are exactly its text. The text of a file is its description, or its
+    content if it is a text file. If the request selects one `part`, the text of any other stored file is its content in base64.
     """
 
     part: int
@@ -95,7 +96,11 @@ class RecalledPiece:
     call: str | None = None
     is_error: bool = False
     files: tuple[str, ...] = ()
-    """Descriptions of the files in the result of a tool."""
+    """Descriptions of the files in the result of a tool, or of the file whose content the text is."""
+    encoding: Literal["base64"] | None = None
+    """How the text encodes the content of a file. None means that the text is plain text."""
+    stored: tuple[FilePart, ...] = field(default=(), repr=False)
+    """With detail="full": the file, or the files in the result of a tool, with their bytes or URLs."""
 
     @property
     def is_whole(self) -> bool:

@@ -149,13 +149,41 @@ def count_file(part: FilePart, counter: TokenCounter) -> int:
     return guarded(lambda: _FILE_OVERHEAD + _named(part.name, counter) + _count(part, counter), part)
 
 
+LARGE_FILE: Final = 1_500
+"""Files of more tokens than this are large. Images have fewer tokens, and their number is known from their size."""
+
+
+def count_large_files(parts: Iterable[Part], counter: TokenCounter) -> int:
+    """Return the number of tokens of the large files in these parts. Never raises."""
+
+    def measure() -> int:
+        several = (part.files if isinstance(part, ToolResultPart) else (part,) for part in parts)
+        sizes = (count_file(file, counter) for files in several for file in files if isinstance(file, FilePart))
+        return sum(size for size in sizes if size > LARGE_FILE)
+
+    return guarded(measure, "")
+
+
+def file_shares(messages: Iterable[Message], counted: int, reported: float) -> dict[int, int]:
+    """Return the tokens of the large files whose tokens are not reported yet, by the sequence number of their message.
+
+    `counted` and `reported` are the tokens of a whole request with these messages. The files get the reported tokens that the
+    rest of the request does not have, in proportion to their estimates.
+    """
+    files = tuple(messages)
+    new = {message.seq: message.file_tokens for message in files if not message.is_file_reported}
+    estimate = sum(new.values())
+    left = max(0.0, reported - (counted - estimate))
+    return {seq: max(1, round(left * tokens / estimate)) for seq, tokens in new.items()}
+
+
 def _named(name: str | None, counter: TokenCounter) -> int:
     return count_text(name, counter) if name else 0
 
 
 def _count(part: FilePart, counter: TokenCounter) -> int:
-    media = part.media_type.partition(";")[0].strip().lower()
-    data = _content(part)
+    media = _media(part)
+    data = file_content(part)
     if _TEXT_TYPES.fullmatch(media):
         return _other(data) if data is None else counter.count(data.decode("utf-8", "replace"))
     family = media.partition("/")[0]
@@ -172,7 +200,7 @@ def _count(part: FilePart, counter: TokenCounter) -> int:
     return _other(data)
 
 
-def _content(part: FilePart) -> bytes | None:
+def file_content(part: FilePart) -> bytes | None:
     """Return the bytes of a file from the part or from its `data:` URL. Return None if the part has another URL."""
     if part.data is not None:
         return part.data
@@ -186,6 +214,18 @@ def _content(part: FilePart) -> bytes | None:
     except ValueError:
         # The base64 is broken. The undecoded text is returned, because it is at least as long as the file.
         return payload.encode("utf-8", "surrogatepass")
+
+
+def file_text(part: FilePart) -> str | None:
+    """Return the text of a file with a text format. None if the file has another format, or if its content is not stored."""
+    if not _TEXT_TYPES.fullmatch(_media(part)):
+        return None
+    data = file_content(part)
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+def _media(part: FilePart) -> str:
+    return part.media_type.partition(";")[0].strip().lower()
 
 
 def _image(part: FilePart, data: bytes | None) -> int:

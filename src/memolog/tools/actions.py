@@ -362,6 +362,7 @@ class Recall(Action):
     )
     thread: Name | None = None
     detail: Annotated[Detail, _one_of(Detail, {"high": "full", "all": "full", "brief": "low", "short": "low"})] = "full"
+    part: Annotated[int, Field(ge=0)] | None = Field(None, description="one part of a message, such as a file, from 0")
     cursor: str | None = None
 
 

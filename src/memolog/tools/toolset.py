@@ -14,14 +14,17 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from memolog.core.message import FilePart
 from memolog.core.observation import MARKS, UNVERIFIED, Observation, Span
 from memolog.core.own_tools import OWN_TOOLS, called_tool
 from memolog.errors import InputError, MemologError, NotFound, ThreadNotFound
 from memolog.memory import Form, Memory
+from memolog.search.recall import part_text
 from memolog.search.recall_store import SPAN, is_of_a_thread
-from memolog.search.values import SearchResult
+from memolog.search.values import RecalledPiece, RecallPage, SearchResult
 from memolog.tasks.calls import Tasks
 from memolog.tasks.task import Claimed, LinkedMessage, Task, TaskHit, TaskRef, TaskView
+from memolog.text.message_tokens import file_content
 from memolog.tools.actions import (
     Action,
     Claim,
@@ -130,6 +133,15 @@ class Toolset:
         except Exception:  # noqa: BLE001 - memory must not break the agent
             _log.exception("the tool %r failed unexpectedly", name)
             return _failure("The memory failed to answer. Go on without it, or try once more.", retryable=True)
+
+    async def files(self, name: str, arguments: object = None) -> tuple[FilePart, ...]:
+        """Return the files that a successful `recall` of one part refers to, to pass them to a model. Other calls have none."""
+        tool = called_tool(name)
+        action = understand(tool, arguments)[0] if tool else None
+        if not isinstance(action, Recall) or action.part is None or action.cursor is not None:
+            return ()
+        page = await _recalled(self, action)
+        return tuple(file for item in page.items for piece in item.pieces for file in piece.stored)
 
     async def _call(self, name: str, arguments: object) -> dict[str, Any]:
         tool = called_tool(name)
@@ -693,17 +705,41 @@ def _shown_result(result: SearchResult) -> dict[str, Any]:
 async def _recall(tools: Toolset, action: Recall) -> dict[str, Any]:
     if "".join(filter(str.isalpha, action.target.casefold())) in _DOCUMENT:
         return await _working_memory(tools)
-    page = await tools.resource.recall(
-        action.target,
-        thread=_thread(tools, action.thread) or (tools.thread if is_of_a_thread(action.target) else None),
-        detail=action.detail,
-        tokens=_PAGE_TOKENS,
-        cursor=action.cursor,
-    )
+    page = await _recalled(tools, action)
     answer: dict[str, Any] = {"text": page.text, "messages": len(page.items), **_more(page.next)}
+    pieces = [piece for item in page.items for piece in item.pieces]
+    if action.part is not None and len(pieces) == 1 and pieces[0].type == "file":
+        answer |= _recalled_file(pieces[0])
     if page.previous is not None:
         answer["previous_cursor"] = page.previous
     return answer
+
+
+async def _recalled(tools: Toolset, action: Recall) -> RecallPage:
+    return await tools.resource.recall(
+        action.target,
+        thread=_thread(tools, action.thread) or (tools.thread if is_of_a_thread(action.target) else None),
+        detail=action.detail if action.part is None else "full",
+        part=action.part,
+        tokens=_PAGE_TOKENS,
+        cursor=action.cursor,
+    )
+
+
+def _recalled_file(piece: RecalledPiece) -> dict[str, Any]:
+    """Return the fields of an answer for one file: its address, or a piece of its content."""
+    file, data = piece.stored[0], file_content(piece.stored[0])
+    fields = {
+        "name": file.name,
+        "media_type": file.media_type,
+        "bytes": None if data is None else len(data),
+        "url": file.url if data is None else None,
+    }
+    if piece.encoding is not None:
+        fields |= {piece.encoding: piece.text, "from": piece.start, "of": piece.length}
+    answer: dict[str, Any] = {"file": {name: value for name, value in fields.items() if value is not None}}
+    # The text of the page would repeat the content.
+    return answer if piece.encoding is None else {**answer, "text": part_text(file)}
 
 
 async def _working_memory(tools: Toolset) -> dict[str, Any]:

@@ -464,11 +464,15 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _asked(self, request: Request, context: Context) -> Request:
         """Return the request with the caller's instructions, the prefix, the messages of the context and the edge."""
-        own = [request.system_message, *(one for one in request.messages if isinstance(one, SystemMessage))]
+        given = [request.system_message, *(one for one in request.messages if isinstance(one, SystemMessage))]
+        own = [one for one in given if one is not None]
         texts = [guidance(read_only=self.driver.memory.config.read_only)] if self._has_tools else []
-        system = _instructions([one for one in own if one is not None], [*texts, *filter(None, [context.system])])
-        messages = [made for message in context.joined() for made in to_langchain(message)]
-        return request.override(system_message=system, messages=messages)
+        if "anthropic" in str(getattr(request.model, "_llm_type", "")):
+            system, messages = _with_marks(own, texts, context)
+        else:
+            system = _instructions(own, [*texts, *filter(None, [context.system])])
+            messages = _langchain_messages(context)
+        return request.override(system_message=system, messages=cast("list[AnyMessage]", messages))
 
     # ------------------------------------------------------------ after the model
 
@@ -532,6 +536,79 @@ def _set_result_ids(messages: list[AnyMessage]) -> None:
             message.id = message.id or f"{answer_id}:{message.tool_call_id}"
         elif message.id:
             answer_id = message.id
+
+
+def _langchain_messages(context: Context) -> list[BaseMessage]:
+    return [made for message in context.joined() for made in to_langchain(message)]
+
+
+# A request to Claude has at most four cache marks.
+_MARK: Final = {"type": "ephemeral"}
+_MOST_MARKS: Final = 4
+
+
+def _with_marks(
+    own: list[SystemMessage], texts: list[str], context: Context
+) -> tuple[SystemMessage | None, list[BaseMessage]]:
+    """Return system message and messages for Claude, with cache marks after the log and at the last message before the edge.
+
+    Each group of the log is a block of its own, so that a new group does not change a block that is cached.
+    """
+    fixed = [block for one in own for block in _blocks(one.content)]
+    fixed += [{"type": "text", "text": text} for text in texts]
+    log = [
+        {"type": "text", "text": block.text if number == 0 else f"\n\n{block.text}"}
+        for number, block in enumerate(context.blocks)
+    ]
+    messages = [_without_marks(one) for one in _langchain_messages(replace(context, edge=()))]
+    free = _MOST_MARKS - sum("cache_control" in block for block in fixed)
+    if free > 0 and _mark_last(messages):
+        free -= 1
+    if free > 0 and log:
+        log[-1]["cache_control"] = _MARK
+    if context.edge:
+        _add_edge(messages, context.edge_text)
+    system = [*fixed, *log]
+    return SystemMessage(content=cast("Any", system)) if system else None, messages
+
+
+def _blocks(content: str | list[Any]) -> list[dict[str, Any]]:
+    """Return the content of a message as blocks."""
+    items: list[Any] = [content] if isinstance(content, str) else content
+    return [{"type": "text", "text": one} if isinstance(one, str) else one for one in items if one]
+
+
+def _without_marks(message: BaseMessage) -> BaseMessage:
+    """Return a message without the marks of an earlier request, which would be too many together."""
+    if isinstance(message.content, str) or "cache_control" not in str(message.content):
+        return message
+    bare = [{name: value for name, value in one.items() if name != "cache_control"} for one in _blocks(message.content)]
+    return message.model_copy(update={"content": bare})
+
+
+def _mark_last(messages: list[BaseMessage]) -> bool:
+    """Set a cache mark at the last text of the last message. Return whether the message can have one."""
+    last = messages[-1] if messages else None
+    if not isinstance(last, HumanMessage | ToolMessage):
+        return False
+    blocks = _blocks(last.content)
+    for place in reversed(range(len(blocks))):
+        if blocks[place].get("type") == "text" and str(blocks[place].get("text", "")).strip():
+            blocks[place] = {**blocks[place], "cache_control": _MARK}
+            messages[-1] = last.model_copy(update={"content": blocks})
+            return True
+    return False
+
+
+def _add_edge(messages: list[BaseMessage], edge: str) -> None:
+    """Add the edge to the last user message, as a separate block after the mark."""
+    block: dict[str, Any] = {"type": "text", "text": edge}
+    for place in reversed(range(len(messages))):
+        message = messages[place]
+        if isinstance(message, HumanMessage):
+            messages[place] = message.model_copy(update={"content": [*_blocks(message.content), block]})
+            return
+    messages.insert(0, HumanMessage(content=[cast("Any", block)]))
 
 
 def _instructions(own: list[SystemMessage], texts: list[str]) -> SystemMessage | None:

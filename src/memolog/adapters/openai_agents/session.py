@@ -6,9 +6,10 @@ Each agent run has a separate `AgentRun`, so that concurrent agent runs of a ses
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
 from agents import (
@@ -24,6 +25,7 @@ from agents import (
     RunResult,
     RunResultStreaming,
     RunState,
+    StreamEvent,
     Tool,
     ToolInputGuardrailTripwireTriggered,
     ToolOutputGuardrailTripwireTriggered,
@@ -104,6 +106,8 @@ class MemologSession:
         """Run an agent like `Runner.run_streamed`, as one turn. The stream ends when the block is left."""
         async with self._running(options) as (wiring, run):
             result = Runner.run_streamed(agent, said, **wiring)
+            # The SDK reports only whole answers. What the caller reads of an answer is known only from the events.
+            vars(result)["stream_events"] = partial(run.read, result.stream_events)
             try:
                 yield result
             finally:
@@ -314,6 +318,9 @@ class AgentRun(AgentTurn):
         """Whether the model is being called. An error then comes from the provider, not from a tool."""
         self._is_first = True
         self._said: Sequence[Item] = ()
+        # The streamed answers that the caller has read, and the number of answers that are saved.
+        self._read: list[responses.ResponseStream] = []
+        self._answered = 0
 
     def wiring(self, run_config: RunConfig | dict[str, Any] | None, hooks: RunHooks[Any] | None) -> dict[str, Any]:
         """Return the arguments for the runner: those of the caller, with the memory added."""
@@ -331,12 +338,17 @@ class AgentRun(AgentTurn):
                 turn = await self.open()
                 await turn.record(*to_messages(self._fresh))
                 self._fresh = []
+            # If a stream is left before an answer is complete, the part that was read is saved.
+            for stream in self._read[self._answered :]:
+                if message := responses.from_response(stream.response()).message:
+                    await (await self.open()).record(message)
         finally:
+            self._read = []
             await super().leave()
 
     async def discard(self) -> None:
         """Withdraw everything that this agent run saved."""
-        self._fresh = []
+        self._fresh, self._read = [], []
         await super().discard()
 
     def is_refused(self, error: BaseException | None) -> bool:
@@ -349,6 +361,16 @@ class AgentRun(AgentTurn):
         if self.id:
             await self.new(to_messages(self._said))
             await super().take_back()
+
+    async def read(self, events: Callable[[], AsyncIterator[StreamEvent]]) -> AsyncGenerator[StreamEvent]:
+        """Yield the events of a stream, and collect the answers in them."""
+        async with aclosing(cast("AsyncGenerator[StreamEvent]", events())) as stream:
+            async for event in stream:
+                if event.type == "raw_response_event":
+                    if not self._read or self._read[-1].is_whole:
+                        self._read.append(responses.ResponseStream())
+                    self._read[-1].add(plain(event.data))
+                yield event
 
     # ------------------------------------------------------------ callbacks of the SDK
 
@@ -404,6 +426,7 @@ class AgentRun(AgentTurn):
     async def answered(self, agent: Agent[Any], response: ModelResponse) -> None:
         """Save an answer and its usage."""
         self.is_asking = False
+        self._answered += 1
         turn = await self.open()
         usage = usage_of(response.usage, model_of(agent, self._config))
         if not self._is_one_turn:

@@ -152,7 +152,8 @@ VALUES ((SELECT pk FROM threads WHERE resource = :resource AND id = :thread), :n
 
 -- message_select --
 SELECT m.thread_pk, m.seq, t.id, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.pruned, k.id,
-  c.id, m.turn, m.zone, m.speaker, m.pairs, m.metadata, m.parts, m.injection, m.search
+  c.id, m.turn, m.zone, m.speaker, m.pairs, m.metadata, m.parts, m.injection, m.search, m.file_tokens,
+  m.reported_file_tokens
 FROM threads t JOIN messages m ON m.thread_pk = t.pk LEFT JOIN tasks k ON k.pk = m.task_pk
   LEFT JOIN compactions c ON c.pk = m.compaction_pk
 
@@ -166,10 +167,11 @@ ORDER BY m.thread_pk, m.seq LIMIT :limit
 
 -- message_add --
 INSERT INTO messages (thread_pk, seq, id, continuation, role, tokens, created_at, state, own, level, pruned, task_pk, compaction_pk,
-  turn, zone, speaker, pairs, metadata, parts, injection, search)
+  turn, zone, speaker, pairs, metadata, parts, injection, search, file_tokens, reported_file_tokens)
 VALUES ((SELECT pk FROM threads WHERE resource = :resource AND id = :thread), :seq, :id, :continuation, :role, :tokens, :created_at,
   :state, :own, :level, :pruned, (SELECT pk FROM tasks WHERE resource = :resource AND id = :task),
-  (SELECT pk FROM compactions WHERE id = :compaction), :turn, :zone, :speaker, :pairs, :metadata, :parts, :injection, :search)
+  (SELECT pk FROM compactions WHERE id = :compaction), :turn, :zone, :speaker, :pairs, :metadata, :parts, :injection, :search,
+  :file_tokens, :reported_file_tokens)
 
 -- task_message_select --
 SELECT x.task_pk, x.thread_pk, x.seq, CASE x.kind WHEN 'output' THEN 1 WHEN 'reference' THEN 2 ELSE 3 END, k.id, t.id, x.seq, x.kind

@@ -1,6 +1,7 @@
 """Build the MCP server, and run it on standard input and output or over HTTP. HTTP clients need a bearer token."""
 
 import asyncio
+import base64
 import hashlib
 import hmac
 import logging
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 import mcp_types as types
 import uvicorn
@@ -29,8 +31,10 @@ from memolog.apps.mcp.resources import Served, wire_json
 from memolog.apps.mcp.subscriptions import Changes, Listening
 from memolog.apps.network import caught, check_token, is_loopback, open_socket, serving, url_of
 from memolog.core.exact_json import loads
+from memolog.core.message import FilePart
 from memolog.core.own_tools import called_tool
 from memolog.errors import ConfigError, InputError, MemologError, NotFound
+from memolog.text.message_tokens import file_content
 from memolog.version import __version__
 
 _log = logging.getLogger("memolog")
@@ -41,6 +45,24 @@ _LONGEST_SESSION: Final = 200
 
 Context = ServerRequestContext[Any, Any]
 T = TypeVar("T")
+
+
+# The fields of an answer that contain a piece of a file.
+_PIECE: Final = frozenset({"base64", "from", "of"})
+
+
+def _file_block(file: FilePart) -> types.ContentBlock:
+    """Return a file as content of an answer: an image, a sound, a link, or an embedded resource."""
+    data = file_content(file)
+    if data is None:
+        return types.ResourceLink(uri=file.url or "", name=file.name or file.url or "file", mime_type=file.media_type)
+    encoded, media = base64.b64encode(data).decode(), file.media_type
+    if media.startswith("image/"):
+        return types.ImageContent(data=encoded, mime_type=media)
+    if media.startswith("audio/"):
+        return types.AudioContent(data=encoded, mime_type=media)
+    uri = f"memolog://file/{quote(file.name or 'file', safe='')}"
+    return types.EmbeddedResource(resource=types.BlobResourceContents(uri=uri, mime_type=media, blob=encoded))
 
 
 class MemoryServer(Server[Any]):
@@ -89,9 +111,16 @@ class MemoryServer(Server[Any]):
         answer = await tools.call(params.name, params.arguments)
         if called_tool(params.name) != "task-query":
             self.changes.hurry()
+        files: list[types.ContentBlock] = []
+        if "file" in answer:
+            files = [_file_block(file) for file in await _guarded(tools.files(params.name, params.arguments))]
+        if files:
+            # The whole file follows the text, so the text does not contain a piece of it.
+            answer = {**answer, "file": {k: v for k, v in answer["file"].items() if k not in _PIECE}}
+            answer.pop("cursor", None)
         text = wire_json(answer)
         return types.CallToolResult(
-            content=[types.TextContent(type="text", text=text)],
+            content=[types.TextContent(type="text", text=text), *files],
             structured_content=loads(text),
             is_error=not answer["success"],
         )

@@ -2,7 +2,8 @@
 -- The messages from the first one that may be compacted, with the columns of `select_messages` and compaction_pk.
 -- With :again = 1, messages that were restored by hand may be compacted.
 SELECT t.resource, t.id AS thread, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone,
-  m.speaker, k.id AS task, m.metadata, m.parts, m.injection, m.search, m.pruned, m.turn, m.compaction_pk
+  m.speaker, k.id AS task, m.metadata, m.parts, m.injection, m.search, m.pruned, m.turn, m.file_tokens,
+  m.reported_file_tokens, m.compaction_pk
 FROM threads t JOIN messages m ON m.thread_pk = t.pk LEFT JOIN tasks k ON k.pk = m.task_pk
 WHERE t.resource = :resource AND t.id = :thread AND m.seq >= (
   SELECT MIN(x.seq) FROM messages x

@@ -53,7 +53,7 @@ WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND seq = :first_seq - 1
 -- other_tails --
 -- The messages of other threads that the log does not cover, the oldest thread first. Without the columns that can be large.
 SELECT t.id AS thread, COALESCE(c.seq, 0) AS cursor, t.hinted_seq, m.seq, m.tokens, m.role, m.created_at, m.state, m.pairs,
-  COALESCE(c.alias, 0) AS alias, m.turn
+  COALESCE(c.alias, 0) AS alias, m.turn, m.file_tokens, m.reported_file_tokens
 FROM threads t
 LEFT JOIN cursors c ON c.log_pk = :log_pk AND c.thread_pk = t.pk
 JOIN messages m ON m.thread_pk = t.pk AND m.seq > COALESCE(c.seq, 0)

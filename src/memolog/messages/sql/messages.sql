@@ -1,7 +1,8 @@
 -- select_messages --
 -- The beginning of every query that returns messages. db/rows.py reads these columns.
 SELECT t.resource, t.id AS thread, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone,
-  m.speaker, k.id AS task, m.metadata, m.parts, m.injection, m.search, m.pruned, m.turn
+  m.speaker, k.id AS task, m.metadata, m.parts, m.injection, m.search, m.pruned, m.turn, m.file_tokens,
+  m.reported_file_tokens
 FROM threads t JOIN messages m ON m.thread_pk = t.pk LEFT JOIN tasks k ON k.pk = m.task_pk
 
 -- advance --
@@ -17,17 +18,17 @@ UPDATE threads SET last_seq = last_seq - :count WHERE pk = :thread_pk
 -- insert_message --
 -- If the id is stored already, no row is returned, and the caller compares the contents.
 INSERT INTO messages (thread_pk, seq, id, continuation, role, tokens, created_at, own, task_pk, turn, zone, speaker, pairs, metadata,
-  parts)
+  parts, file_tokens)
 VALUES (:thread_pk, :seq, :id, :continuation, :role, :tokens, :created_at, :own, :task_pk, :turn, :zone, :speaker,
-  :pairs, :metadata, :parts)
+  :pairs, :metadata, :parts, :file_tokens)
 ON CONFLICT (thread_pk, id, continuation) DO NOTHING
 RETURNING seq
 
 -- insert_messages --
 INSERT INTO messages (thread_pk, seq, id, continuation, role, tokens, created_at, own, task_pk, turn, zone, speaker, pairs, metadata,
-  parts)
+  parts, file_tokens)
 VALUES (:thread_pk, :seq, :id, :continuation, :role, :tokens, :created_at, :own, :task_pk, :turn, :zone, :speaker,
-  :pairs, :metadata, :parts)
+  :pairs, :metadata, :parts, :file_tokens)
 
 -- known_ids --
 SELECT m.id FROM messages m JOIN threads t ON t.pk = m.thread_pk
@@ -61,7 +62,8 @@ ORDER BY t.pk, m.seq
 -- cached the others.
 {select_messages}
 WHERE m.thread_pk = :thread_pk AND m.seq > :after
-  AND (m.seq >= :known OR m.state <> 'live' OR m.level <> 0 OR m.pruned <> 0 OR m.task_pk IS NOT NULL)
+  AND (m.seq >= :known OR m.state <> 'live' OR m.level <> 0 OR m.pruned <> 0 OR m.task_pk IS NOT NULL
+    OR m.file_tokens IS NOT NULL)
 ORDER BY m.seq
 
 -- before --
@@ -103,3 +105,9 @@ SELECT m.seq FROM messages m JOIN threads t ON t.pk = m.thread_pk
 WHERE t.resource = :resource AND t.id = :thread AND m.role = 'assistant' AND m.state = 'live'
 ORDER BY m.seq DESC
 LIMIT 1
+
+-- set_reported --
+-- Only the first report is stored, because the estimate of a file must not change again and again.
+UPDATE messages SET reported_file_tokens = :reported
+WHERE thread_pk = (SELECT t.pk FROM threads t WHERE t.resource = :resource AND t.id = :thread)
+  AND seq = :seq AND file_tokens IS NOT NULL AND reported_file_tokens IS NULL AND state = 'live'

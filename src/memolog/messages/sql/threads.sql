@@ -72,7 +72,7 @@ UPDATE threads SET last_seq = :last_seq WHERE pk = :thread_pk
 -- copy_messages --
 -- The rows of a clone are new messages with new ids. Order, times, counts and texts are copied.
 SELECT seq, id, continuation, role, tokens, created_at, state, own, level, zone, speaker, pairs, metadata, parts, injection, search,
-  pruned, compaction_pk
+  pruned, compaction_pk, file_tokens, reported_file_tokens
 FROM messages
 WHERE thread_pk = :thread_pk AND seq > :after
 ORDER BY seq
@@ -80,6 +80,7 @@ LIMIT :limit
 
 -- insert_copy --
 INSERT INTO messages (thread_pk, seq, id, continuation, role, tokens, created_at, state, own, level, zone, speaker, pairs,
-  metadata, parts, injection, search, pruned, compaction_pk)
+  metadata, parts, injection, search, pruned, compaction_pk, file_tokens, reported_file_tokens)
 VALUES (:thread_pk, :seq, :id, :continuation, :role, :tokens, :created_at, :state, :own, :level, :zone, :speaker, :pairs,
-  :metadata, :parts, :injection, :search, :pruned, :compaction_pk)
+  :metadata, :parts, :injection, :search, :pruned, :compaction_pk,
+  :file_tokens, :reported_file_tokens)

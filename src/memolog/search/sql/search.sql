@@ -164,7 +164,8 @@ WHERE d.doc IN (:docs[]) AND d.scope_pk = :scope_pk AND d.at >= :after AND d.at 
 
 -- found_messages --
 SELECT d.doc, t.resource, t.id AS thread, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone,
-  m.speaker, k.id AS task, m.metadata, m.parts, m.injection, m.search, m.pruned, m.turn
+  m.speaker, k.id AS task, m.metadata, m.parts, m.injection, m.search, m.pruned, m.turn, m.file_tokens,
+  m.reported_file_tokens
 FROM search_docs d JOIN messages m ON m.pk = d.source_pk JOIN threads t ON t.pk = m.thread_pk LEFT JOIN tasks k ON k.pk = m.task_pk
 WHERE d.doc IN (:docs[]) AND d.doc > 0 AND t.resource = :resource
 

@@ -1,7 +1,8 @@
 -- select_messages --
 -- The columns that db/rows.py reads.
 SELECT t.resource, t.id AS thread, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone,
-  m.speaker, k.id AS task, m.metadata, m.parts, m.injection, m.search, m.pruned, m.turn
+  m.speaker, k.id AS task, m.metadata, m.parts, m.injection, m.search, m.pruned, m.turn, m.file_tokens,
+  m.reported_file_tokens
 
 -- linked --
 -- Messages that were saved while the task was active, or linked by a call. Each message is returned once, the oldest first.
