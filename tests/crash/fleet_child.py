@@ -19,6 +19,7 @@ CONFIG = Config(
     # Longer than all that a process waits for: the leases of those that were killed, and a busy machine.
     observation=ObservationConfig(message_tokens=800, previous_tokens=100, deadline=120),
     reflection=ReflectionConfig(observation_tokens=500),
+    close_timeout=120,
     lease=LEASE,
     heartbeat=1.0,
     busy_timeout=120,
