@@ -89,7 +89,7 @@ class Components:
         try:
             # Save before the wait for runs, because a caller that cancels this wait must not lose messages.
             await self.outbox.try_now(self.config.turn_timeout, also_open=True)
-            await self.runner.close(self.config.observation.deadline)
+            await self.runner.close(self.config.close_timeout)
             return await self.outbox.save_all(self.config.busy_timeout)
         finally:
             await self._release(models)

@@ -906,7 +906,8 @@ class Memory:
     async def aclose(self) -> None:
         """Wait for background work, save unsaved messages, then close the database. A second call does nothing.
 
-        Saving is retried for at most `busy_timeout` seconds. Raises NotSaved if messages are lost.
+        Runs that are not finished after `close_timeout` seconds are left for the next process, even if their model hangs. Saving
+        is retried for at most `busy_timeout` seconds. Raises NotSaved if messages are lost.
         """
         await self._connection.close()
 

@@ -92,7 +92,7 @@ async def test_old_messages_are_compacted_by_count(memory: Memory, clock: FakeCl
     # A summary is shown once, in the place of its messages.
     shown = [c for c in made if c.span.last > 137 - 60]
     for compaction in shown:
-        assert text.count(compaction.summary.splitlines()[1][:60].replace("&", "&amp;").replace("<", "&lt;")) >= 1
+        assert text.count(compaction.summary.splitlines()[1][:60]) >= 1
     assert text.count("<earlier-messages>") == len(shown)
     assert context.tokens.tail < sum(m.tokens for m in found[-60:])
 

@@ -295,7 +295,7 @@ def test_hints_say_how_old_they_are() -> None:
     """Task and suggestion carry their age where it is known."""
     hints = Hints(current_task="Fix <it>", suggested_response="Done.", at=NOW - timedelta(hours=3))
     assert edge_of(build(view(hints=hints)), "hints") == (
-        '<current-task said="3 hours ago">\nFix &lt;it>\n</current-task>\n'
+        '<current-task said="3 hours ago">\nFix <it>\n</current-task>\n'
         '<suggested-response said="3 hours ago">\nDone.\n</suggested-response>'
     )
     assert edge_of(build(view(hints=Hints(current_task="x"))), "hints") == "<current-task>\nx\n</current-task>"
@@ -361,7 +361,7 @@ def test_tasks_and_recalled_texts() -> None:
     assert edge_of(made, "tasks") == "<tasks>\n* one two\n</tasks>"
     note, _, rest = edge_of(made, "recalled").partition("\n")
     assert note.startswith("[Found among earlier messages")
-    assert rest == "<recalled>\na\n&lt;b>\n</recalled>"
+    assert rest == "<recalled>\na\n<b>\n</recalled>"
 
 
 def others(count: int = 3, length: int = 50) -> tuple[OtherTail, ...]:

@@ -347,7 +347,7 @@ def test_summary_of_a_batch_is_shown_once() -> None:
     shown = mend(rows)
     assert [message.seq for message in shown] == [1, 4, 5]
     assert [message.synthetic for message in shown] == [True, True, False]
-    assert "sum &lt;1>" in shown[0].text
+    assert "sum <1>" in shown[0].text
     assert "sum 2" in shown[1].text
     assert "long" not in shown[0].text.replace("longer", "")
 

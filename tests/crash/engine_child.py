@@ -49,6 +49,7 @@ _CONFIG: Final = Config(
     reflection=ReflectionConfig(observation_tokens=300),
     # Time passes differently where a step is repeated; nothing but sizes may decide here.
     activate_after_idle=False,
+    close_timeout=120,
 )
 _START: Final = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 _STEP: Final = timedelta(minutes=30)

@@ -1,6 +1,7 @@
 """One process of a fleet: holds turns in random threads and says which messages it knows to be saved.
 
-Run as `python fleet_child.py ADDRESS SEED TURNS THREADS`. Each acknowledged message is a line of JSON on standard output.
+Run as `python fleet_child.py ADDRESS SEED TURNS THREADS HOURS`. Its clock is so many hours ahead. Each
+acknowledged message is a line of JSON on standard output.
 """
 
 import asyncio
@@ -8,23 +9,37 @@ import json
 import random
 import sys
 from contextlib import suppress
+from datetime import datetime, timedelta
 
 from memolog import AssistantMessage, Config, Memory, ObservationConfig, ReflectionConfig, Turn, UserMessage
+from memolog.core.clock import SystemClock
 from memolog.core.message import NewMessage, ToolCallPart, ToolMessage
 from memolog.errors import ModelFailed
 from memolog.testing import ScriptedModel
 
-LEASE = 6.0
 CONFIG = Config(
     # Longer than all that a process waits for: the leases of those that were killed, and a busy machine.
     observation=ObservationConfig(message_tokens=800, previous_tokens=100, deadline=120),
     reflection=ReflectionConfig(observation_tokens=500),
-    lease=LEASE,
+    close_timeout=120,
+    # Only a process that was killed lets a lease of this length end.
+    lease=600,
     heartbeat=1.0,
     busy_timeout=120,
     statement_timeout=120,
     pool_size=4,
 )
+
+
+class Ahead(SystemClock):
+    """A clock that is some hours ahead."""
+
+    def __init__(self, hours: int) -> None:
+        self.ahead = timedelta(hours=hours)
+
+    def now(self) -> datetime:
+        """Return a time in the future."""
+        return super().now() + self.ahead
 
 
 def acknowledge(thread: str, *messages: NewMessage) -> None:
@@ -65,12 +80,12 @@ async def hold(memory: Memory, chance: random.Random, thread: str, name: str) ->
         acknowledge(thread, answer)
 
 
-async def main(address: str, seed: int, turns: int, threads: int) -> None:
+async def main(address: str, seed: int, turns: int, threads: int, hours: int) -> None:
     """Hold turns, a few at a time."""
     chance = random.Random(seed)
     model = ScriptedModel(seconds=0.005)
     config = CONFIG.with_overrides({"strict": True})
-    async with Memory(address, model=model, config=config) as memory:
+    async with Memory(address, model=model, config=config, clock=Ahead(hours)) as memory:
         for number in range(turns):
             thread = f"t{chance.randrange(threads)}"
             await hold(memory, chance, thread, f"p{seed}-{number}")
@@ -78,4 +93,4 @@ async def main(address: str, seed: int, turns: int, threads: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])))
+    asyncio.run(main(sys.argv[1], *map(int, sys.argv[2:])))

@@ -453,7 +453,7 @@ async def test_locked_for_too_long(tmp_path: Path, locker: Any, durability: str)
     """A lock held longer than the busy timeout is told as such, and the next call works."""
     path = tmp_path / "memolog.db"
     async with await _open(path, busy_timeout=0.3, durability=durability) as store:
-        await store.messages.save("r", "t", UserMessage("first"))
+        await _patiently(lambda: store.messages.save("r", "t", UserMessage("first", id="first")))
         release = locker(path)
         results = await asyncio.gather(
             *(store.messages.save("r", "t", UserMessage("no")) for _ in range(3)), return_exceptions=True
@@ -461,7 +461,7 @@ async def test_locked_for_too_long(tmp_path: Path, locker: Any, durability: str)
         assert [type(result) for result in results] == [StoreBusy] * 3
         assert await _count(store) == 1
         release()
-        await store.messages.save("r", "t", UserMessage("second"))
+        await _patiently(lambda: store.messages.save("r", "t", UserMessage("second", id="second")))
         assert await _count(store) == 2
 
 
@@ -483,8 +483,8 @@ async def test_a_file_locked_while_it_is_opened(tmp_path: Path, locker: Any) -> 
     path = tmp_path / "memolog.db"
     await _fill(path)
     release = locker(path)
-    async with await _open(path, busy_timeout=0.2) as store:
-        assert await _count(store) == 5
+    async with await _patiently(lambda: _open(path, busy_timeout=0.2)) as store:
+        assert await _patiently(lambda: _count(store)) == 5
         release()
 
 

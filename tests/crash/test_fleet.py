@@ -11,7 +11,6 @@ from typing import Any
 
 import asyncpg
 
-from crash.fleet_child import LEASE
 from kit.effort import counts
 from memolog.db.postgres_address import PostgresOptions, split_url
 from memolog.testing import FakeClock
@@ -23,9 +22,9 @@ THREADS = counts(10, 50)
 KILLED = 2
 
 
-def start(address: str, seed: int, turns: int, output: Path) -> subprocess.Popen[bytes]:
+def start(address: str, seed: int, turns: int, output: Path, hours: int = 0) -> subprocess.Popen[bytes]:
     """Start one process of the fleet; what it acknowledges goes to a file."""
-    command = [sys.executable, str(CHILD), address, str(seed), str(turns), str(THREADS)]
+    command = [sys.executable, str(CHILD), address, str(seed), str(turns), str(THREADS), str(hours)]
     with output.open("wb") as out, output.with_suffix(".err").open("wb") as errors:
         return subprocess.Popen(command, stdout=out, stderr=errors)
 
@@ -45,10 +44,11 @@ def test_a_fleet_on_one_postgres(postgres_url: str, tmp_path: Path, clock: FakeC
     codes = [process.wait(timeout=1_200) for process in fleet]
     assert codes[KILLED:] == [0] * (PROCESSES - KILLED), files[-1].with_suffix(".err").read_text()
     assert codes[:KILLED] == [-signal.SIGKILL] * KILLED
-    # One more process comes later, finds the leases of the dead ended, and takes their runs over.
-    time.sleep(LEASE + 0.2)
+    # One more process comes an hour later, finds the leases of the dead ended, and takes their runs over.
     last = tmp_path / "last.jsonl"
-    assert start(postgres_url, 99, 3 * THREADS, last).wait(timeout=600) == 0, last.with_suffix(".err").read_text()
+    assert start(postgres_url, 99, 3 * THREADS, last, hours=1).wait(timeout=1_200) == 0, last.with_suffix(
+        ".err"
+    ).read_text()
     acknowledged = [
         json.loads(line) for file in [*files, last] for line in file.read_text().splitlines() if line[-1:] == "}"
     ]

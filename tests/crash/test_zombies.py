@@ -36,6 +36,7 @@ SMALL = Config(
     observation=ObservationConfig(message_tokens=1_000, previous_tokens=200),
     reflection=ReflectionConfig(observation_tokens=4_000),
     activate_after_idle=False,
+    close_timeout=60,
 )
 PATIENT = replace(SMALL.observation, deadline=0)
 # Everything that a run could leave behind.

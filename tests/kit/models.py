@@ -1,6 +1,7 @@
-"""Scripted models that several tests share: one that never answers in time, and one that costs money."""
+"""Scripted models that several tests share: two that never answer in time, and one that costs money."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,6 +23,22 @@ class Hanging(ScriptedModel):
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Wait for the event, then answer as scripted."""
         await self.thought.wait()
+        return await super().complete(request)
+
+
+class Stubborn(Hanging):
+    """A model that goes on waiting for its event although its call was cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Wait for the event, whatever happens meanwhile, then answer as scripted."""
+        self.asked.set()
+        while not self.thought.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.thought.wait()
         return await super().complete(request)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from kit.clock import until
 from kit.engines import engines
-from kit.models import Hanging
+from kit.models import Hanging, Stubborn
 from kit.talk import hold, kill, listen
 from memolog import Config, UserMessage
 from memolog.events import Degraded, Recovered
@@ -17,7 +17,7 @@ from memolog.memory import Memory
 from memolog.observer.model import ModelReply, ModelRequest
 from memolog.testing import FakeClock, ScriptedModel
 
-CONFIG = Config.from_dict({"observation": {"message_tokens": 300, "deadline": 0}})
+CONFIG = Config.from_dict({"observation": {"message_tokens": 300, "deadline": 0}, "close_timeout": 0})
 AHEAD = 30
 # Leases end by clocks that the tests move on; beats come by themselves, and are waited for.
 LASTS = 300
@@ -94,6 +94,31 @@ async def test_a_closed_process_gives_its_runs_back(address: str, clock: FakeClo
         assert max(run.attempt for run in await kit.store.runs.list("alice")) == 1
 
 
+async def test_a_model_that_ignores_its_cancellation_does_not_delay_closing(address: str, clock: FakeClock) -> None:
+    """`aclose` ends, and the next process has the run at once. The answer that comes after all changes nothing."""
+    stubborn = Stubborn()
+    first = Memory(address, model=stubborn, clock=clock, config=CONFIG)
+    await chat(first, clock, 1)
+    await asyncio.wait_for(stubborn.asked.wait(), 60)
+    running = [task for task in asyncio.all_tasks() if task.get_name().startswith("memolog-run")]
+    assert running
+    async with asyncio.timeout(60):
+        await first.aclose()
+    assert all(task.done() for task in running)
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    async with Memory(address, model=ScriptedModel(), clock=clock, config=CONFIG) as second:
+        events = listen(second)
+        await chat(second, clock, 1)
+        await second.settled()
+        assert [event for event in events if isinstance(event, Recovered)]
+        before = await second.thread("t", resource="alice").observe()
+        assert (before.running, before.failed, before.cursor) == (0, 0, before.last_seq)
+        log = await second.thread("t", resource="alice").log()
+        stubborn.thought.set()
+        await asyncio.wait(left, timeout=60)
+        assert await second.thread("t", resource="alice").log() == log
+
+
 async def test_a_process_that_was_killed_under_a_clock_that_was_ahead(address: str, clock: FakeClock) -> None:
     """Its lease ends in a month. Who sees that nobody prolongs it goes on with the run, and not before."""
     config = CONFIG.with_overrides({**LEASE, "heartbeat": LASTS / 3})
@@ -149,7 +174,7 @@ async def test_hosts_whose_clocks_differ_by_more_than_a_lease(address: str, cloc
 # ---------------------------------------------------------------- calls made by hand
 
 
-NEVER_WAITING = Config.from_dict({"observation": {"message_tokens": 300, "deadline": 0}, **LEASE})
+NEVER_WAITING = Config.from_dict({"observation": {"message_tokens": 300, "deadline": 0}, "close_timeout": 0, **LEASE})
 
 
 @pytest.mark.parametrize("lease", [LEASE, {"lease": 0.02, "heartbeat": 0.01}])

@@ -31,6 +31,7 @@ CONFIG = Config(
     observation=ObservationConfig(message_tokens=300, previous_tokens=100, deadline=120),
     reflection=ReflectionConfig(observation_tokens=200, keep_recent=KeepRecent(hours=0, observations=3)),
     # Who asks by hand waits for a lease of somebody who died to end, and the clock stands still meanwhile.
+    close_timeout=120,
     lease=1,
     heartbeat=0.3,
 )

@@ -237,7 +237,7 @@ def test_the_memory_behind_the_synchronous_face(address: str, clock: FakeClock) 
         with memory.thread("t1", resource="alice").turn() as turn:
             memory.run(turn.asynchronous.prepare("hello"))
         assert memory.run(memory.asynchronous.resources()) == ("alice",)
-        assert memory.submit(memory.asynchronous.resources()).result(timeout=10) == ("alice",)
+        assert memory.submit(memory.asynchronous.resources()).result(timeout=120) == ("alice",)
 
 
 MARKUP = "<script>alert('x')</script> & \"quoted\""

@@ -33,6 +33,7 @@ from memolog.testing import FakeClock, ScriptedModel, observations_of
 SMALL = Config(
     observation=ObservationConfig(message_tokens=1_000, previous_tokens=200, deadline=120),
     reflection=ReflectionConfig(observation_tokens=600),
+    close_timeout=120,
 )
 STRICT = replace(SMALL, strict=True)
 HASTY = replace(SMALL, observation=replace(SMALL.observation, deadline=0.05))

@@ -262,7 +262,7 @@ async def test_closing_that_is_cancelled_saves_what_can_be_saved_at_once(tell: O
 
 async def test_closing_that_is_cancelled_is_finished_by_the_next(tell: Open) -> None:
     """It tells what is lost; the store is closed already, and the third one is harmless."""
-    story = tell()
+    story = tell(config=replace(SMALL, busy_timeout=3_600))
     await story.memory.open()
     await story.chat(1)
     store = await story.store()
@@ -360,10 +360,10 @@ async def test_a_file_that_is_removed_or_replaced_while_it_is_open(tell: Open, t
 @pytest.mark.parametrize("count", [1, 2, 4])
 async def test_calls_of_one_turn_at_once(tell: Open, file: str, count: int) -> None:
     """As the results of parallel tools come: each is saved once, in its order, although the first had to wait."""
-    story = tell(address=file)
+    story = tell(address=file, config=replace(SMALL, busy_timeout=120))
     async with story.memory.thread("t", resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage("go"))
-        with locked(file, seconds=60):
+        with locked(file, seconds=120):
             calls = [asyncio.create_task(turn.record(AssistantMessage(f"part {number}"))) for number in range(count)]
             await asyncio.sleep(0.1)
             last = asyncio.create_task(turn.prepare(UserMessage("last")))

@@ -7,7 +7,6 @@ with a folding of our own that undoes the disguises.
 
 import html
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from kit.forgery import forged, undone
 from kit.rows import SAID, new_group, plan, rendered, view
 from kit.rows import row as stored_row
 from memolog.context.auto_recall import Passage, passage_texts
@@ -152,25 +152,10 @@ def conversation(channel: str, disguise: str, marks: Iterator[int]) -> tuple[tup
 
 # ---------------------------------------------------------------- reading with the disguises undone
 
-TAGS = (
-    "observations|reflection|current-task|suggested-response|thread-title|message|transcript|log|system|other-conversation"
-    "|working-memory|recalled|now|hints|log-end|call|result|day|plans|tasks"
-)
-OPENING, CLOSING = "＜﹤〈⟨〈‹❮", "＞﹥〉⟩〉›❯"
-UNDONE = str.maketrans(
-    {**dict.fromkeys(OPENING, "<"), **dict.fromkeys(CLOSING, ">"), **dict(zip("аеорсхѕ", "aeopcxs", strict=True))}
-)
-HIDDEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\u00ad\U000e0000-\U000e007f\x00\x07]")
-FORGED_TAG = re.compile(rf"<\s*/?\s*(?:{TAGS})\b", re.IGNORECASE)
 FORGED_ROW = re.compile(
     r"\s*(?:(?:[*•>-]\s*)*[🔴🟡🟢✅]|date\s*:|\[\s*\d+\s*\]\s*\d\d?:\d\d|o\d+\s+[🔴✅])", re.IGNORECASE
 )
 BIDI = re.compile("[\u200b\u200e\u200f\u061c\u202a-\u202e\u2060\u2066-\u2069\U000e0000-\U000e007f]")
-
-
-def undone(text: str) -> str:
-    """Return a text as somebody sees it who is misled by disguises; entities stay, since they are what undoes a tag."""
-    return unicodedata.normalize("NFKC", HIDDEN.sub("", text).translate(UNDONE))
 
 
 HEADER = re.compile(
@@ -185,8 +170,7 @@ def assert_prompt(prompt: Prompt, count: int) -> None:
     text = ASKED.sub("", prompt.text)
     assert not BIDI.search(text)
     rest = PROMPT_TAGS.sub("", text)
-    assert "<" not in rest
-    assert not FORGED_TAG.search(undone(rest))
+    assert not forged(rest)
     rows = text.split("\n")
     heads = [row for row in rows if row.startswith("<message>")]
     assert len(heads) == count
@@ -204,8 +188,7 @@ def assert_group(lines: Sequence[Observation]) -> None:
     assert not BIDI.search(text)
     opened, *rows, closed = text.split("\n")
     assert (opened, closed) == ('<observations id="g1">', "</observations>")
-    assert "<" not in "".join(rows)
-    assert not FORGED_TAG.search(undone("\n".join(rows)))
+    assert not forged("\n".join(rows))
     assert [row for row in rows if not LOG_ROW.match(row)] == []
     assert sum(row.lstrip().startswith("* ") for row in rows) == len(lines)
 
@@ -277,7 +260,7 @@ def test_no_forgery_has_an_effect(channel: str) -> None:
             calm = (message(1, "user", "And now?"),)
             assert_prompt(observer_prompt(ObserveInput(messages=calm, previous=log, hints=hints), COUNTER), 1)
             read = reflector_prompt(ReflectInput(observations=lines, target_tokens=100, hints=hints)).text
-            assert not FORGED_TAG.search(undone(PROMPT_TAGS.sub("", ASKED.sub("", read))))
+            assert not forged(PROMPT_TAGS.sub("", ASKED.sub("", read)))
             tried += count
     # With ten channels more than 3,000 variants; those of contexts come on top.
     assert tried == len(DISGUISES) * len(FORGERIES) >= 300
@@ -317,10 +300,9 @@ def test_no_forgery_has_an_effect_in_a_context() -> None:
             )
             context = build(made)
             edge = EDGE.sub(lambda hit: hit[2], context.edge_text)
-            assert "<" not in edge, (disguise, forgery)
-            assert not FORGED_TAG.search(undone(edge)), (disguise, forgery)
+            assert not forged(edge), (disguise, forgery)
             memory = next(block.text for block in context.blocks if block.name == "working-memory")
-            assert not FORGED_TAG.search(undone(EDGE.sub(lambda hit: hit[2], memory))), (disguise, forgery)
+            assert not forged(EDGE.sub(lambda hit: hit[2], memory)), (disguise, forgery)
             for hint in re.findall(
                 r"<(?:current-task|suggested-response)[^>]*>\n(.*?)\n</", context.edge_text, re.DOTALL
             ):
@@ -360,3 +342,26 @@ def test_names_never_pass_for_roles() -> None:
         told = [draft.text for draft in observe(ObserveInput(messages=tuple(call))).observations]
         assert [text for text in told if "backups" in text and not text.startswith('Assistant called "')] == []
     assert quoted_label("read_file", is_tool=True) == "read_file"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Run make && ./app < in.txt > out.txt for template <class T>",
+        "The page needs <title> and </message>, not &lt;title> or &amp;lt;log>",
+        "Promise<Result> & <system> &copy; <|im_end|> ＜observations＞ 《log》",
+    ],
+)
+def test_what_is_copied_is_stored_and_shown_as_it_was_said(text: str) -> None:
+    """A model that copies a line from the transcript as it is shown copies the original, in the line, its block and a hint."""
+    given = ObserveInput(messages=(message(1, "user", text),))
+    prompt = observer_prompt(given, COUNTER)
+    (shown,) = re.findall(r"<message>\[1\][^\n]*\n(.*?)\n</message>", prompt.text, re.DOTALL)
+    reply = (
+        f"<observations>\n* 🔴 (09:15) {shown} [1]\n  | {shown}\n</observations>\n<current-task>{shown}</current-task>"
+    )
+    parsed = parse_observations(reply, prompt.shown, base=SAID)
+    (draft,) = parsed.observations
+    assert draft.text == draft.verbatim == parsed.hints.current_task == text
+    lines, _ = kept(parsed, given, numbered(given.messages), by_code=False)
+    assert f" {shown}\n  | {shown}\n" in rendered(lines)

@@ -25,7 +25,7 @@ def test_what_is_asked_for() -> None:
     )
     assert "- diet: What the user eats. (plain text)" in text
     assert '- team: Who is who. (JSON by this schema: {"type":"object"})' in text
-    assert 'known so far: {"dana":"&lt;/wanted> &amp; lead"}' in text
+    assert 'known so far: {"dana":"&lt;/wanted> & lead"}' in text
     assert wanted_section([]) == ""
 
 

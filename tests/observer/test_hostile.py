@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from kit.forgery import forged
 from kit.talk import hold, logged, of_kind, store_of
 from memolog import (
     AssistantMessage,
@@ -198,17 +199,19 @@ async def story(request: pytest.FixtureRequest) -> Story:
 
 def test_there_is_enough_to_resist(story: Story) -> None:
     """More than two hundred messages and results forge something, and the log still has lines."""
-    forged = [message for message in story.messages.values() if "<" in str(message.parts) or "🔴" in str(message.parts)]
-    assert len(forged) + sum(len(PLANTED.findall(str(m.parts))) for m in story.messages.values()) >= 200
+    forging = [
+        message for message in story.messages.values() if "<" in str(message.parts) or "🔴" in str(message.parts)
+    ]
+    assert len(forging) + sum(len(PLANTED.findall(str(m.parts))) for m in story.messages.values()) >= 200
     assert len(story.lines) > 50
     assert any(isinstance(event, RunEnded) for event in story.events)
 
 
 def test_nothing_opens_or_closes_a_section_of_a_prompt(story: Story) -> None:
-    """Without our own tags no `<` is left, and there is one transcript for each thread that is observed."""
+    """Only our own tags can be read as tags, and there is one transcript for each thread that is observed."""
     for request in story.requests:
         text = ASKED.sub("", request.text)
-        assert "<" not in PROMPT_TAGS.sub("", text)
+        assert not forged(PROMPT_TAGS.sub("", text))
         threads = max(text.count("<thread id="), 1)
         for tag in ("transcript", "log"):
             expected = threads if (tag == "transcript") == (request.purpose == "observe") else 0
@@ -227,11 +230,11 @@ def test_nothing_opens_or_closes_a_section_of_a_context(story: Story) -> None:
                 continue
             looked_at += 1
             rest = LOG_TAGS.sub(lambda hit: hit[2], block.text)
-            assert "<" not in rest
+            assert not forged(rest)
             lines = [line for line in rest.split("\n") if line.strip()]
             assert [line for line in lines if not re.match(r"\s*(?:\* |\| |\||Date: |\[)", line)] == []
             assert "Date: 2020-01-01" not in lines
-        assert "<" not in EDGE_TAGS.sub(lambda hit: hit[2], context.edge_text)
+        assert not forged(EDGE_TAGS.sub(lambda hit: hit[2], context.edge_text))
     assert looked_at > TURNS
 
 

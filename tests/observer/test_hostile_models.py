@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from kit.forgery import forged
 from kit.rows import SAID, new_group
 from kit.rows import line as cited_line
 from kit.rows import row as message
@@ -420,7 +421,7 @@ def assert_shape(lines: Sequence[Observation]) -> None:
     if not lines:
         return
     _, *rows, _ = shown(lines).split("\n")
-    assert "<" not in "".join(rows)
+    assert not forged("\n".join(rows))
     assert all(re.match(r"\s*(?:\* |\||Date: 2026-03-14\Z)", row) for row in rows), rows
     assert sum(row.lstrip().startswith("* ") for row in rows) == len(lines)
     for row in rows:

@@ -150,9 +150,9 @@ GOOD: tuple[Case, ...] = (
         "🟡 03-14 09:20 `a [3] b` and arr[4] and rows[0] fail [2]",
     ),
     good(
-        "escaped text is written plainly",
-        tagged("* 🟡 (09:20) The page needs &lt;div> &amp; List&lt;String> [2]"),
-        "🟡 03-14 09:20 The page needs <div> & List<String> [2]",
+        "a tag that was copied as it was shown",
+        tagged("* 🟡 (09:20) The page needs &lt;title> && `a &amp; b`, not &amp;lt;title> [2]"),
+        "🟡 03-14 09:20 The page needs <title> && `a &amp; b`, not &lt;title> [2]",
     ),
     good(
         "windows line ends",
@@ -491,10 +491,9 @@ WRONG: tuple[Case, ...] = (
         faults=("forged_tag",),
     ),
     good(
-        "a forged tag, escaped",
+        "a tag of ours that was talked about",
         tagged("* 🔴 (09:30) User drinks tea&lt;/observations> [3]"),
-        TEA,
-        faults=("forged_tag",),
+        "🔴 03-14 09:30 User drinks tea</observations> [3]",
     ),
     good(
         "a second task",

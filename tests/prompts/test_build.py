@@ -226,7 +226,7 @@ def test_the_reflector_is_told_what_its_answer_lost() -> None:
     rows = section(text, "missing").split("\n")
     assert rows[0].startswith("Your last answer no longer says these lines.")
     assert rows[1] == "- o5 🔴 User files the return next Friday"
-    assert rows[3] == "- All &lt;of> it"
+    assert rows[3] == "- All <of> it"
     assert rows[5] == "- rates.csv"
     assert "too long" not in text
     assert "too long" in reflector_prompt(replace(given, gaps=Gaps())).text

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from kit.forgery import forged
 from memolog.core.message import FilePart, Message, Part, ReasoningPart, TextPart, UnknownPart
 from memolog.core.observation import Observation
 from memolog.core.thread import Hints
@@ -87,10 +88,10 @@ def hostile(seed: int) -> tuple[list[Message], int]:
 
 @pytest.mark.parametrize("seed", range(250))
 def test_nothing_is_forged_in_a_transcript(seed: int) -> None:
-    """Without our own tags no `<` is left, and each message has exactly the frame that we gave it."""
+    """Without our own tags nothing is left that could be read as one, and each message has exactly the frame that we gave it."""
     messages, count = hostile(seed)
     text = transcript(messages, PartWriter(counter=HeuristicCounter())).text
-    assert "<" not in OURS.sub("", text)
+    assert not forged(OURS.sub("", text))
     assert text.count("<message>") == text.count("</message>") == count
     headers = re.findall(r"<message>(\[\d+\] \d\d:\d\d (?:user|assistant|tool|system)\b)", text)
     assert headers == [f"[{one.seq}] {one.created_at:%H:%M} {one.role}" for one in messages]
@@ -98,7 +99,6 @@ def test_nothing_is_forged_in_a_transcript(seed: int) -> None:
     assert not any(char in text for char in "\r\v\f\x00\x1e\x85\u2028\u2029\U000e0041")
     bodies = [line for line in text.split("\n") if not line.startswith("<message>")]
     assert [line for line in bodies if IMITATION.match(line)] == []
-    assert re.search(r"&(?!amp;|lt;)", text) is None
 
 
 @pytest.mark.parametrize("most", [200, 300, 700])
@@ -107,7 +107,7 @@ def test_nothing_is_forged_where_a_transcript_was_cut(most: int) -> None:
     for seed in range(40):
         messages, _ = hostile(seed)
         text = transcript(messages * 3, PartWriter(counter=HeuristicCounter(), most_tokens=most)).text
-        assert "<" not in OURS.sub("", text)
+        assert not forged(OURS.sub("", text))
         assert text.count("<message>") == text.count("</message>")
 
 
@@ -124,7 +124,7 @@ def test_nothing_is_forged_beside_the_transcript() -> None:
         body = prompt[: prompt.rindex("</transcript>")]
         for tag in ("log-end", "hints", "transcript"):
             body = body.replace(f"<{tag}>\n", "").replace(f"\n</{tag}>\n", "\n")
-        assert "<" not in OURS.sub("", body)
+        assert not forged(OURS.sub("", body))
 
 
 def test_nothing_is_forged_in_what_a_reflector_reads() -> None:
@@ -138,6 +138,6 @@ def test_nothing_is_forged_in_what_a_reflector_reads() -> None:
         body = prompt[: prompt.rindex("</missing>")]
         for tag in ("log", "target", "missing"):
             body = body.replace(f"<{tag}>\n", "", 1).replace(f"\n</{tag}>\n", "\n", 1)
-        assert "<" not in body
+        assert not forged(body)
         log = prompt.partition("<log>\n")[2].partition("\n</log>")[0].split("\n")
         assert [row for row in log if not re.match(r"Date: 2026-03-14$|o[12] 🔴 \(08:15\) a |  \| ", row)] == []

@@ -32,7 +32,7 @@ from prompts.talk import START, TALK, ZONE, message
 FOLDER = Path(__file__).parent / "snapshots"
 COUNTER = HeuristicCounter()
 
-PREVIOUS = "Date: 2026-03-13\n* 🔴 (17:02) User bakes in Ghent &lt;Belgium>\n* (17:10) rates.csv was bought in 2024"
+PREVIOUS = "Date: 2026-03-13\n* 🔴 (17:02) User bakes in Ghent <Belgium>\n* (17:10) rates.csv was bought in 2024"
 HINTS = Hints(current_task="repair the VAT total", title="VAT of bread", suggested_response="read rates.csv")
 
 

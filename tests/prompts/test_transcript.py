@@ -158,14 +158,14 @@ def test_reasoning_is_shortened_and_tool_results_are_cut_in_the_middle() -> None
 def test_a_cut_tears_no_grapheme_and_no_entity() -> None:
     """Neither an emoji of several characters nor an HTML entity is divided."""
     family = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
-    for filler in (family, "<&"):
+    for filler in (family, "</log>"):
         for size in range(30, 60):
             head, _, tail = PartWriter(counter=HEURISTIC).body(filler * 3_000, size).partition("\n[… ")
             tail = tail.partition("…]\n")[2]
-            whole = "&lt;&amp;" if filler == "<&" else family
+            whole = "&lt;/log>" if filler == "</log>" else family
             for end in (head, tail):
-                left = end.replace(whole, "").replace("&lt;", "").replace("&amp;", "")
-                assert left == ""
+                left = end.replace(whole, "")
+                assert left == "" or ("&" not in left.removeprefix("&lt;") and ";" not in left.removeprefix("&lt;"))
 
 
 def test_lists_of_text_parts_are_shown_as_their_text() -> None:

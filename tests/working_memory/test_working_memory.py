@@ -87,7 +87,7 @@ async def test_both_scopes_are_shown_and_the_threads_holds(memory: Memory) -> No
         context = await turn.prepare(UserMessage("hello"))
         assert block(context.edge) == (
             "<working-memory>\nIn all conversations:\n\nPrefers tea\n\nIn this conversation; where the two differ, this "
-            "holds:\n\nPrefers coffee in {this} {thread} &lt;b>\n</working-memory>"
+            "holds:\n\nPrefers coffee in {this} {thread} <b>\n</working-memory>"
         )
     async with memory.thread("t2", resource="alice").turn() as turn:
         context = await turn.prepare(UserMessage("hello"))

@@ -272,6 +272,11 @@ class Config(SettingGroup):
     busy_timeout: float = declare(
         seconds(zero=True), 10, "The longest wait for a database that another process has locked."
     )
+    close_timeout: float = declare(
+        seconds(zero=True),
+        5,
+        "The longest time that `aclose()` waits for runs; then they are left for another process.",
+    )
     statement_timeout: float = declare(seconds(), 30, "The longest time of one database statement.")
     pool_size: int = declare(count(), 10, "The most open database connections.")
     redact: bool = declare(FLAG, True, "Whether secrets are removed from what observers see, the log and the index.")

@@ -5,6 +5,7 @@ The lease is renewed during the model call. The result is stored only if the run
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -28,7 +29,11 @@ Then: TypeAlias = Callable[[str, str, Config], Awaitable[None]]
 # A run is stopped after this many seconds, or after the timeout of this many model calls if that is longer.
 _RUN_SECONDS = 900.0
 _RUN_CALLS = 8
+_log = logging.getLogger("memolog")
+
 _GIVE_BACK_SECONDS = 2.0
+# How long a task may take to end after it was cancelled. It is a part of the time that `close` is given.
+_STOP_SECONDS = 0.5
 # The seconds before each new attempt to store a result.
 _STORE_DELAYS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 
@@ -172,10 +177,13 @@ class Runner:
         await self.heartbeat.ended()
 
     async def close(self, patience: float) -> None:
-        """Wait for runs at most `patience` seconds, then cancel them and release their leases for another process."""
+        """Wait for runs at most `patience` seconds, then cancel them and release their leases for another process.
+
+        A model call that goes on although it was cancelled is left alone, and its answer is dropped.
+        """
         self._closing = True
         loop = asyncio.get_running_loop()
-        end = loop.time() + patience
+        end = loop.time() + patience - _STOP_SECONDS
         while self._tasks:
             _, late = await asyncio.wait(set(self._tasks), timeout=max(0.0, end - loop.time()))
             for task in late:
@@ -358,7 +366,18 @@ def _billed(usage: Usage | None, thread: str | None, batch: RunBatch) -> Usage |
 
 
 async def _stop(task: "asyncio.Future[Any]") -> None:
+    """Cancel a task and wait for its end, but not long: a model may ignore that its call was cancelled."""
+    task.cancel()
+    await asyncio.wait({task}, timeout=_STOP_SECONDS)
     if not task.done():
-        task.cancel()
+        _log.warning("A model call goes on although it was cancelled. Its answer will be dropped.")
+        task.add_done_callback(_retrieve)
+        return
     with contextlib.suppress(asyncio.CancelledError, Exception):
-        await task
+        task.result()
+
+
+def _retrieve(task: "asyncio.Future[Any]") -> None:
+    """Retrieve the result, because asyncio warns about errors that were not retrieved."""
+    if not task.cancelled():
+        task.exception()

@@ -32,7 +32,7 @@ _KNOWN: Final = {
     "working-memory": "working-memory",
 }
 # Tags of Memolog and of chat templates, which are removed from lines. Tags of HTML and code are not included, because a line
-# may mention them. They do no harm, because `<` is escaped wherever a line is shown.
+# may mention them. They do no harm, because a line is escaped wherever it is shown.
 _OURS: Final = "observations?|reflections?|current-task|suggested-response|thread-title|off-track|working-memory"
 _PROMPT: Final = "transcript|log-end|hints|left-out|attached|wanted|other-conversation"
 _TEMPLATE: Final = r"think(?:ing)?|scratchpad|tool_(?:call|response|result)s?|function_calls?"
@@ -442,7 +442,7 @@ def _line(raw: str, known: Known, faults: Faults) -> Line:
     head = _Head(raw[bullet.end() :] if bullet else raw.strip())
     if head.wrong_date:
         faults.note("wrong_date", head.wrong_date)
-    text = without_tags(unescape(without_tags(head.rest, faults)), faults).strip()
+    text = unescape(without_tags(head.rest, faults)).strip()
     # Only code sets "(unverified)". It is removed, because a model may copy it with a line of the log.
     text = _DOUBT.sub("", text)
     text, refs = _take_references(text, known, faults)

@@ -470,8 +470,8 @@ _MOST_CHARACTERS: Final = 128
 _USUAL_CHARACTERS: Final = 16
 _MARK: Final = re.compile(r"\[… ([1-9][0-9,]{0,12}) characters left out …\]")
 _MARK_TOKENS: Final = 16  # maximum tokens of a mark
-_OPEN_ENTITY: Final = re.compile(r"&[a-z]{0,4}\Z")
-_ENTITY: Final = 5  # maximum characters of an HTML entity that `escape` writes
+_ENTITY: Final = re.compile(r"&(?:amp|lt|#\d{3,5});")
+_LONGEST_ENTITY: Final = 8
 # A word with fewer characters may be a secret key, so it is not divided.
 _WORD: Final = 2_000
 _LAST_WORD: Final = re.compile(r"(?<![!-~])[!-~]++\Z")
@@ -509,7 +509,7 @@ def _shorten(text: str, tokens: int, counter: TokenCounter) -> str:
     room = tokens - _MARK_TOKENS
     while room > 0:
         head = cut_tokens(text, (room + 1) // 2, counter)
-        head = head[: len(head) - _torn(head)]
+        head = head[: _before_entity(text, len(head))]
         tail = _end_tokens(text[len(head) :], room // 2, counter)
         short = f"{head}\n{_mark(_characters(text[len(head) : len(text) - len(tail)]))}\n{tail}"
         over = counter.count(short) - tokens
@@ -518,12 +518,17 @@ def _shorten(text: str, tokens: int, counter: TokenCounter) -> str:
         # The whole text may have more tokens than its parts together, so the next try is shorter.
         room -= max(over, 1)
     head = cut_tokens(text, tokens, counter)
-    return head[: len(head) - _torn(head)]
+    return head[: _before_entity(text, len(head))]
 
 
-def _torn(head: str) -> int:
-    entity = _OPEN_ENTITY.search(head, max(len(head) - _ENTITY, 0))
-    return len(head) - entity.start() if entity else 0
+def _entity_at(text: str, at: int) -> re.Match[str] | None:
+    """Return the entity that a cut at a position would divide."""
+    found = _ENTITY.finditer(text, max(at - _LONGEST_ENTITY, 0), at + _LONGEST_ENTITY)
+    return next((hit for hit in found if hit.start() < at < hit.end()), None)
+
+
+def _before_entity(text: str, at: int) -> int:
+    return hit.start() if (hit := _entity_at(text, at)) else at
 
 
 def _end_tokens(text: str, tokens: int, counter: TokenCounter) -> str:
@@ -533,8 +538,8 @@ def _end_tokens(text: str, tokens: int, counter: TokenCounter) -> str:
         size = min(2 * size, len(text))
     limit = bisect_right(range(1, size + 1), tokens, key=lambda length: counter.count(cut_end(text, length)))
     tail = cut_end(text, limit)
-    torn = _torn(text[: len(text) - len(tail)][-_ENTITY:])
-    return tail[tail.find(";") + 1 :] if torn and 0 <= tail.find(";") < _ENTITY else tail
+    torn = _entity_at(text, len(text) - len(tail))
+    return text[torn.end() :] if torn else tail
 
 
 def last_lines(text: str, tokens: int, counter: TokenCounter) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from memolog.core.exact_json import well_formed
 from memolog.text.cut import cut
-from memolog.text.lookalikes import visible, with_plain_tags
+from memolog.text.lookalikes import close_tags, escape_tags, unescape_tags, visible
 
 
 @cache
@@ -20,11 +20,11 @@ def fixed_text(name: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Return the text with `<`, `&` and look-alikes of Memolog's tags escaped.
+    """Return the text with whatever could open or close one of Memolog's tags escaped. All else stands as written.
 
     Lone surrogates are replaced, because model providers refuse them.
     """
-    return with_plain_tags(well_formed(text)).replace("&", "&amp;").replace("<", "&lt;")
+    return escape_tags(well_formed(text))
 
 
 def fold(text: str) -> str:
@@ -38,8 +38,8 @@ def one_line(text: str) -> str:
 
 
 def attribute(text: str) -> str:
-    """Return the text as the value of an attribute, on one line. Quotation marks and `>` are escaped too."""
-    return one_line(text).replace('"', "&quot;").replace(">", "&gt;")
+    """Return the text as the value of an attribute, on one line. Quotation marks and all `<` and `>` are escaped."""
+    return one_line(text).replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def element(tag: str, body: str, **attributes: str | None) -> str:
@@ -64,13 +64,13 @@ def clean(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """Decode `&lt;`, `&gt;` and `&amp;` in a text that a model copied from a prompt."""
-    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    """Return the original of a text that a model copied from a prompt, as it was before `escape`."""
+    return unescape_tags(text)
 
 
 def closed(text: str) -> str:
-    """Return a text with every `<` escaped, so that it has no tags. A text that is escaped already does not change."""
-    return with_plain_tags(clean(text)).replace("<", "&lt;")
+    """Return a text without tags of Memolog. A text that is escaped already does not change."""
+    return close_tags(clean(text))
 
 
 def short_line(text: str, most: int) -> str:

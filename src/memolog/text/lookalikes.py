@@ -22,18 +22,43 @@ _JOINERS: Final = re.compile("[\u200c\u200d\ufe00-\ufe0f]")
 _OPENING: Final = "＜﹤〈《⟨⟪〈❬❮❰‹˂ᐸ≺≪⋖⧼⪡"
 _CLOSING: Final = "＞﹥〉》⟩⟫〉❭❯❱›˃ᐳ≻≫⋗⧽⪢"
 _SLASH: Final = "/／⁄∕⧸╱＼\\\\"
-_TAGS: Final = word_set("""
-    attached call calls current-task day earlier-suggestion earlier-task file hints instructions left-out log log-end memory
-    message messages missing now observation observations off-track other other-conversation plans reasoning recalled
-    reflection reflections result results suggested-response system target task tasks thread thread-title title transcript user
-    assistant tool developer wanted working-memory think thinking
+TAGS: Final = word_set("""
+    attached call calls conversation current-task day earlier-messages earlier-suggestion earlier-task extract file hints
+    instructions late-result left-out log log-end memory memory-pack message messages missing now observation observations
+    off-track other other-conversation plans reasoning recalled reflection reflections result results suggested-response
+    system target task tasks thread thread-title title transcript user assistant tool developer wanted working-memory think
+    thinking scratchpad tool-call tool-calls tool-response tool-responses tool-result tool-results function-call
+    function-calls s bos eos start-of-turn end-of-turn private
 """)
-"""The names of Memolog's tags, and the names of roles, which the chat templates of some models use as tags."""
-_GAP: Final = rf"(?:[^\S\n]|[{_UNSEEN}\u200c\u200d]){{0,6}}"
-_TAG: Final = re.compile(
-    rf"[{_OPENING}]({_GAP}[{_SLASH}]?{_GAP})([\w{_UNSEEN}\u200c\u200d\ufe00-\ufe0f‐‑‒–—−_－-]{{2,80}})"
-    rf"([^{_OPENING}{_CLOSING}<>\n]{{0,100}}[{_CLOSING}>])?"
+"""The names of Memolog's tags, and the names of tags in the chat templates of models, such as the names of roles."""
+_BRACKETS: Final = f"<>{_OPENING}{_CLOSING}"
+# Signs that may stand before the name, hidden characters included, and the characters of a name. Symbols of Unicode count as
+# letters, because some look like one.
+_SIGNS: Final = rf"\x00-/:;=?@\[-`{{-\xa0\s｜／⁄∕⧸╱＼{_UNSEEN}\u200c\u200d\ufe00-\ufe0f\U000e0000-\U000e01ef"
+_LETTER: Final = rf"[^\t-\r\x1c-,./:-@\[-^`{{-~\s{_BRACKETS}／⁄∕⧸╱＼｜]"
+# A bracket or an entity for one, and ahead of it the signs, a namespace and the name. Only the bracket is consumed, because the
+# next one may follow immediately.
+_BEFORE: Final = rf"(?=([{_SIGNS}]*+)(?:\w{{1,40}}:)?({_LETTER}*+))"
+_ENTITY: Final = rf"&((?:amp;)*+)(lt|#(?:{'|'.join(str(ord(one)) for one in _OPENING)}));"
+_OPENED: Final = re.compile(rf"(?:([<{_OPENING}])|{_ENTITY}){_BEFORE}")
+_ESCAPED: Final = re.compile(_ENTITY + _BEFORE)
+_END: Final = rf"(?:[>{_CLOSING}]|&(?:amp;)*(?:gt|#62|#x3e))"
+# What follows the name of an opening tag: nothing more in its line, a place where text was cut, the closing bracket, or
+# attributes.
+_CLOSED: Final = re.compile(
+    rf"[^\w{_BRACKETS}]{{0,40}}?(?:{_END}|[<{_OPENING}])|[^\S\n]{{0,40}}(?:\n|\Z|…)|\s[^{_BRACKETS}]{{0,400}}?{_END}"
+    rf"|\s[\s{_UNSEEN}]{{0,40}}[\w:.{_UNSEEN}\u200c\u200d-]{{1,80}}\s{{0,9}}(?:=(?!=)|…)",
+    re.IGNORECASE,
 )
+_CLOSED_AFTER_SPACE: Final = re.compile(
+    rf"[^\w{_BRACKETS}]{{0,40}}?{_END}|\s{{1,40}}[\w:.-]{{1,40}}\s{{0,9}}=(?!=)[^{_BRACKETS}]{{0,400}}?{_END}",
+    re.IGNORECASE,
+)
+_PATH: Final = re.compile(rf"[/.]\w[^\s{_BRACKETS}]*+(?!{_END})")
+_TEMPLATE: Final = re.compile(r"[|｜][^<>\n]{1,60}[|｜]>")
+_NOT_SHOWN: Final = re.compile(f"[\x00-\x1f\x7f-\x9f{_UNSEEN}\u200c\u200d\ufe00-\ufe0f\U000e0000-\U000e01ef]")
+_AROUND_NAME: Final = re.compile(r"\A[\W_]+|[\W_]+\Z")
+_LONGEST_NAME: Final = max(map(len, TAGS))
 _LETTERS: Final = str.maketrans(
     dict(zip("аеорсухіѕјһԁԛԝкмтвнпгӏѡαεοριυκντηχɡɑοսոօցһ", "aeopcyxisjhdqwkmtbhnrlwaeopiukvtnxgaounogh", strict=True))
 )
@@ -56,22 +81,83 @@ def in_latin_letters(text: str) -> str:
     return text.translate(_LETTERS)
 
 
-def with_plain_tags(text: str) -> str:
-    """Return the text with `<` and `>` in place of other brackets that make a look-alike of one of Memolog's tags.
+def _is_tag_name(name: str) -> bool:
+    """Return whether a name is, or looks like, the name of one of Memolog's tags or of a tag of a chat template."""
+    name = _NOT_SHOWN.sub("", name)
+    if len(name) > 2 * _LONGEST_NAME:
+        return False
+    if name.isascii():
+        return name.lower().replace("_", "-").strip("-") in TAGS
+    bare = unicodedata.normalize("NFKD", _plain(name))
+    bare = _DASHES.sub("-", "".join(char for char in bare if not unicodedata.combining(char))).strip("-")
+    return any(map(_looks_like_tag, {bare, _AROUND_NAME.sub("", bare)}))
 
-    The caller then escapes `<` and `>`. Brackets around other words are unchanged: `《红楼梦》`.
+
+def _looks_like_tag(name: str) -> bool:
+    if name.isascii() or len(name) > _LONGEST_NAME:
+        return name in TAGS
+    # In a name with Latin letters, another letter may look like any of them.
+    return any(char.isascii() for char in name) and any(
+        len(tag) == len(name) and all(a == b or not a.isascii() for a, b in zip(name, tag, strict=True)) for tag in TAGS
+    )
+
+
+def _is_named(hit: re.Match[str], before: str, name: str) -> bool:
+    return _is_tag_name(name) or bool(before[:1] in {"|", "｜"} and _TEMPLATE.match(hit.string, hit.end()))
+
+
+def _opens_tag(hit: re.Match[str]) -> bool:
+    """Return whether a bracket begins a tag, and not a comparison, a redirection or a type such as `List<User>`."""
+    text, before, name = hit.string, hit[4], hit[5]
+    if not _is_named(hit, before, name):
+        return False
+    if not _is_tag_name(name):
+        return True
+    end = hit.end(5)
+    if any(sign in before for sign in _SLASH):
+        return not _PATH.match(text, end)
+    glued = text[hit.start() - 1 : hit.start()]
+    if re.fullmatch("[A-Za-z0-9_:]", glued) and re.fullmatch("[A-Z][a-z]*", name):
+        return False
+    closed = _CLOSED_AFTER_SPACE if re.search(r"\S", visible(before)) or re.search(r"\s", before) else _CLOSED
+    return bool(closed.match(text, end))
+
+
+def escape_tags(text: str) -> str:
+    """Return the text with an entity in place of each bracket that could open or close a tag: `&lt;/message>`.
+
+    The tags are those of Memolog and of chat templates, and their look-alikes. An entity that is already in such a place gets
+    `&amp;`, so that `unescape_tags` returns the original. All else stands as written: `a < b && c`, `<div>`, `《红楼梦》`.
     """
-    if text.isascii():
-        return text
 
     def swap(hit: re.Match[str]) -> str:
-        name = _DASHES.sub("-", _plain(hit[2])).strip("-")
-        if name not in _TAGS:
-            return hit[0]
-        rest = hit[3] or ""
-        return f"<{hit[1]}{hit[2]}{rest[:-1] + '>' if rest else ''}"
+        if hit[1] is None:
+            return f"&amp;{hit[0][1:]}" if _is_named(hit, hit[4], hit[5]) else hit[0]
+        return _entity(hit[1]) if _opens_tag(hit) else hit[0]
 
-    return _TAG.sub(swap, text)
+    return _OPENED.sub(swap, text)
+
+
+def close_tags(text: str) -> str:
+    """Return the text with brackets escaped as by `escape_tags`. A text that is escaped already does not change."""
+    return _OPENED.sub(lambda hit: _entity(hit[1]) if hit[1] and _opens_tag(hit) else hit[0], text)
+
+
+def _entity(bracket: str) -> str:
+    return "&lt;" if bracket == "<" else f"&#{ord(bracket)};"
+
+
+def unescape_tags(text: str) -> str:
+    """Return the original of a text that `escape_tags` has escaped."""
+
+    def swap(hit: re.Match[str]) -> str:
+        if not _is_named(hit, hit[3], hit[4]):
+            return hit[0]
+        if hit[1]:
+            return f"&{hit[0][5:]}"
+        return "<" if hit[2] == "lt" else chr(int(hit[2][1:]))
+
+    return _ESCAPED.sub(swap, text)
 
 
 # ---------------------------------------------------------------- lines
