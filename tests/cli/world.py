@@ -1,6 +1,7 @@
 """The database of the command line tests. It is created once, and copied for every test.
 
 It has two threads of one resource, a log with generations, buffered groups, tasks in every state, and versions of working memory.
+Beside it are an empty database, and `shared.db`, whose scope was changed from thread to resource.
 """
 
 import json
@@ -86,11 +87,25 @@ async def build(path: Path) -> None:
         await _talk(memory, clock, "atlas", SUBJECTS[:1])
     async with Memory(path.with_name("empty.db")):
         pass
+    await _share(path.with_name("shared.db"))
     # The commands run with the clock of the system, so the task is claimed with this clock.
     async with Memory(path) as memory:
         await memory.resource(RESOURCE).tasks(session="agent-7").claim("T-3", lease=timedelta(days=1).total_seconds())
         await memory.export(path.with_name("alice.jsonl"))
         await memory.backup(path.with_name("backup.db"))
+
+
+async def _share(path: Path) -> None:
+    """Create a database whose scope was changed after two threads got their logs. The thread `drafts` has a branch."""
+    clock = FakeClock()
+    async with Memory(path, config=CONFIG, clock=clock) as memory:
+        for thread, subjects in (("red", SUBJECTS[:1]), ("drafts", SUBJECTS[1:3])):
+            await _talk(memory, clock, thread, subjects)
+            await memory.thread(thread, resource=RESOURCE).observe()
+        await memory.thread("drafts", resource=RESOURCE).rewind(to=4)
+    async with Memory(path, config=CONFIG.with_overrides({"scope": "resource"}), clock=clock) as memory:
+        async with memory.thread("new", resource=RESOURCE).turn() as turn:
+            await turn.prepare(UserMessage("Hello"))
 
 
 async def _talk(memory: Memory, clock: FakeClock, thread: str, subjects: Sequence[tuple[str, str, str]]) -> None:

@@ -9,7 +9,7 @@ import json
 import os
 import shlex
 import subprocess
-from collections.abc import Callable, Container, Generator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -202,6 +202,31 @@ def uninstalling(place: Place) -> list[Change]:
             after = None
         changes.append(Change(path=path, project=place.project, before=before, after=after))
     return changes
+
+
+def installed_database(home: Path, folder: Path, environment: Mapping[str, str]) -> str | None:
+    """Return the database of the installed hooks: those of the project that contains `folder`, else those of the user."""
+    project = next((one for one in (folder, *folder.parents) if (one / ".git").exists()), folder)
+    for where in (project, None):
+        for host in KNOWN:
+            place = Place(host=host, project=where, home=home, environment=environment)
+            # A settings file that cannot be read counts as one without hooks.
+            with suppress(InputError, OSError, ValueError):
+                for command in _our_commands(_at(_plain(_read(place.hooks) or "")[0], "hooks")):
+                    words = [word.strip('"') for word in shlex.split(command, posix=os.name != "nt")]
+                    return words[words.index("--db") + 1]
+    return None
+
+
+def _our_commands(entry: object) -> Iterator[str]:
+    """Yield the commands of Memolog in a part of a settings file."""
+    if isinstance(entry, str):
+        if MARK in entry:
+            yield entry
+    elif isinstance(entry, dict | list):
+        inner = cast("dict[str, object] | list[object]", entry)
+        for one in inner.values() if isinstance(inner, dict) else inner:
+            yield from _our_commands(one)
 
 
 def _with_hooks(host: Host, hook: Sequence[str], text: str) -> str:
