@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memolog.apps.cli.command import Answer, Call, DryRun, Yes, verb
-from memolog.apps.cli.output import console, show_diff, styled
+from memolog.apps.cli.output import show, show_diff, styled
 from memolog.errors import InputError
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _apply(
     data |= {"files": [str(change.path) for change in todo], "diff": "".join(map(diff, todo))}
     if not call.as_json:
         for change in todo:
-            console().print(show_diff(diff(change)), soft_wrap=True)
+            show(show_diff(diff(change)))
     if not todo or dry_run or not (yes or _is_confirmed(call)):
         shown = "Nothing was changed." if todo else f"{words} No change was needed."
         return Answer(data={**data, "changed": False, "next": ()}, show=shown)

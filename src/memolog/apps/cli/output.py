@@ -251,6 +251,7 @@ class Listing:
             made.add_column(
                 _name(head),
                 justify="right" if head.startswith(">") else "left",
+                # The head of a number may be wrapped.
                 no_wrap=_is_whole(head),
                 overflow="fold",
                 min_width=min(self._width(column), options.max_width),
@@ -278,6 +279,8 @@ class Listing:
         head = self.heads[column]
         cells = [row[column] for row in self.rows]
         whole = max((cell.cell_len for cell in cells), default=0)
+        if head.startswith(">"):
+            return max(whole, *map(len, _name(head).split()))
         if _is_whole(head):
             return max(whole, len(_name(head)))
         longest = max((len(word) for cell in cells for word in cell.plain.split()), default=0)
@@ -286,7 +289,7 @@ class Listing:
 
 
 def _is_whole(head: str) -> bool:
-    return head.startswith(">") or "!" in head
+    return "!" in head
 
 
 def _name(head: str) -> str:
@@ -307,12 +310,13 @@ def table(
 
 def show_diff(text: str) -> "RenderableType":
     """Return a unified diff in colours."""
-    from rich.text import Text
+    from rich.console import Group
 
     if not text.strip():
         return styled("There is no difference.", "dim")
     colours = {"+": "green", "-": "red", "@": "cyan"}
-    return Text("\n").join(styled(line, colours.get(line[:1], "")) for line in text.splitlines())
+    lines = [(line, colours.get(line[:1], "")) for line in text.splitlines()]
+    return Group(*(Paragraph(styled(line[1:], colour), styled(line[:1], colour)) for line, colour in lines))
 
 
 def show_error(error: MemologError, *, as_json: bool) -> None:

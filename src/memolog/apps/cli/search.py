@@ -94,11 +94,16 @@ def _result(result: "SearchResult", *, ids: bool) -> "Iterator[RenderableType]":
 
 def _neighbour(message: "Message") -> "RenderableType":
     """Return one line for a message before or after a result: its text or, without a text, its tool call or tool result."""
+    who = " ".join(filter(None, (message.role, message.speaker)))
+    text = text_of(message)
+    return Paragraph(styled(f"{who} {message.seq}: {one_line(text, _NEIGHBOUR)}", "dim"), styled("       "))
+
+
+def text_of(message: "Message") -> str:
+    """Return the text of a message or, without a text, its tool call or tool result."""
     from memolog.search.analysis import text_of_parts
 
-    who = " ".join(filter(None, (message.role, message.speaker)))
-    text = "[raw text removed]" if message.pruned else message.text or text_of_parts(message.parts)
-    return Paragraph(styled(f"{who} {message.seq}: {one_line(text, _NEIGHBOUR)}", "dim"), styled("       "))
+    return "[raw text removed]" if message.pruned else message.text or text_of_parts(message.parts)
 
 
 def marked(snippet: str) -> "Text":

@@ -7,7 +7,8 @@ import typer
 
 from memolog.apps.cli.command import Answer, Call, Cursor, Limit, acting_user, listing, moment_in, verb
 from memolog.apps.cli.output import counted, fields, one_line, styled, when
-from memolog.apps.cli.search import marked
+from memolog.apps.cli.search import marked, text_of
+from memolog.apps.cli.status import span_name
 from memolog.core.exact_json import encode
 from memolog.core.observation import Span
 from memolog.errors import InputError
@@ -95,7 +96,8 @@ def _rows(task: "Task") -> "list[tuple[str, Text | str | None]]":
         ("task", styled(f"{task.handle}  {one_line(task.title)}", "bold")),
         ("status", _status(task)),
         ("what", f"{task.type}, priority {task.priority}"),
-        ("changed", f"{when(task.updated_at)}, version {task.version}; made {when(task.created_at)}"),
+        ("created", when(task.created_at)),
+        ("changed", f"{when(task.updated_at)}, version {task.version}"),
         ("description", task.description or None),
         ("assignee", task.assignee or None),
         ("held by", f"{task.session}, until {when(task.held_until)}" if task.session and task.held_until else None),
@@ -173,7 +175,7 @@ async def history(call: Call, task: TaskName, limit: Limit = 100) -> Answer:
 async def explain(call: Call, task: TaskName) -> Answer:
     """Explain why a task is or is not ready. Exit code 1: it is not ready."""
     found = await call.of_resource.tasks().explain(task)
-    words = f"{found.task.handle} is {'ready' if found.is_ready else 'not ready'}: " + " ".join(found.reasons)
+    words = f"{found.task.handle}: {' '.join(found.reasons)}"
     return Answer(data=found, show=words, code=0 if found.is_ready else 1)
 
 
@@ -186,7 +188,10 @@ async def about(call: Call, task: TaskName, limit: Limit = 20) -> Answer:
         rows = _rows(found.task)
         rows += [("learned", one_line(line.text)) for line in found.observations]
         rows += [
-            (f"{item.message.thread} {item.message.seq}", f"{item.message.role}: {one_line(item.message.text, 160)}")
+            (
+                f"{item.message.thread} {item.message.seq}",
+                f"{item.message.role}: {one_line(text_of(item.message), 160)}",
+            )
             for item in found.messages
         ]
         return fields([*rows, ("cost", f"{counted(found.cost.requests, 'request')}, ${found.cost.cost:.4f}")])
@@ -399,7 +404,8 @@ async def draft(
     """Draft a closing summary, with the messages that each line cites."""
     with call.progress("drafting", "Nothing was changed. Run the command again to start over."):
         made = await _tasks(call).draft_summary(task, most=most)
-    cited = "\n".join(f"[{n}] {thread} {first}-{last}" for n, (thread, first, last) in enumerate(made.sources, start=1))
+    spans = [(thread, span_name(Span(first=first, last=last))) for thread, first, last in made.sources]
+    cited = "\n".join(f"[{number}] {thread} {span}" for number, (thread, span) in enumerate(spans, start=1))
     return Answer(data=made, show=f"{made.text}\n{cited}", code=0 if made.text else 1)
 
 
@@ -416,7 +422,7 @@ async def link(
     """Link two tasks. A link that closes a circle is refused."""
     sort: Any = kind
     linked = await _tasks(call).link(source, target, sort)
-    return _task_answer(linked, f"{source} {kind} {linked.handle}.")
+    return _task_answer(linked, f"Linked {source} and {linked.handle}: {kind}.")
 
 
 @verb(app, needs="resource", writes=True, example="memolog tasks unlink T-1 T-2")

@@ -8,6 +8,7 @@ import typer
 from memolog.apps.cli.command import Answer, Call, refuse_unknown, verb
 from memolog.apps.cli.output import counted, fields
 from memolog.errors import InputError
+from memolog.events import Degraded
 
 app = typer.Typer()
 
@@ -67,7 +68,16 @@ async def merge(call: Call) -> Answer:
             why="The setting `scope` is thread.",
             then="Set scope to resource in the settings of your program or in memolog.toml, then merge.",
         )
+    skipped: list[Degraded] = []
+    stop = call.memory.subscribe(lambda event: skipped.append(event) if isinstance(event, Degraded) else None)
     merged = await call.of_resource.merge()
+    stop()
     words = f"Merged the logs of {counted(len(merged), 'thread')} into the shared log of {call.resource}"
-    shown = f"{words}: {', '.join(merged)}." if merged else "There was nothing to merge."
-    return Answer(data={"resource": call.resource, "threads": merged}, show=shown, code=0 if merged else 1)
+    lines = [f"{words}: {', '.join(merged)}." if merged else "Nothing was merged."]
+    lines += [f"{event.thread} was not merged: {event.error}. Its messages are observed again." for event in skipped]
+    data = {
+        "resource": call.resource,
+        "threads": merged,
+        "skipped": [{"thread": event.thread, "why": event.error} for event in skipped],
+    }
+    return Answer(data=data, show="\n".join(lines), code=0 if merged else 1)
