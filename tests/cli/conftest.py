@@ -24,3 +24,10 @@ def folder(made: Path, tmp_path: Path) -> Iterator[Path]:
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     with world.inside(tmp_path):
         yield tmp_path
+
+
+@pytest.fixture
+def in_berlin() -> Iterator[None]:
+    """Use the time zone of Berlin as that of this machine."""
+    with world.local_zone("Europe/Berlin"):
+        yield

@@ -29,13 +29,28 @@ from memolog.errors import (
 MISTAKES = [
     # The answer is no.
     pytest.param(1, "status --thread nowhere", "There is no thread nowhere", id="unknown thread"),
-    pytest.param(1, "status --resource nobody", "nobody has no thread", id="unknown resource"),
+    pytest.param(1, "status --resource nobody", "nobody has no memory", id="unknown resource"),
     pytest.param(1, "tasks show T-99", "There is no task T-99", id="unknown task"),
     pytest.param(1, "recall g99", "g99", id="unknown group"),
     pytest.param(1, "wm diff 1 99", "99", id="unknown version"),
     pytest.param(1, "context --number 99999999999999999999", "has no context 9999", id="a number beyond all numbers"),
     pytest.param(1, "search LoginSchema --resource alicia", "alicia has no memory", id="a search of nobody"),
     pytest.param(1, "search LoginSchema --thread atlsa", "atlsa", id="a search of no thread"),
+    pytest.param(1, "tasks list --resource alicia", "alicia has no memory", id="tasks of nobody"),
+    pytest.param(1, "threads --resource alicia", "alicia has no memory", id="threads of nobody"),
+    pytest.param(1, "config --resource alicia", "alicia has no memory", id="settings of nobody"),
+    pytest.param(1, "sweep --resource alicia", "alicia has no memory", id="a sweep of nobody"),
+    pytest.param(1, "cost --thread atlsa", "There is no thread atlsa", id="cost of no thread"),
+    pytest.param(1, "watch --thread atlsa --seconds 0", "There is no thread atlsa", id="events of no thread"),
+    pytest.param(1, "doctor --resource alicia --repair", "alicia has no memory", id="a repair of nobody"),
+    pytest.param(1, "restore-branch b9", "b9", id="unknown branch"),
+    pytest.param(1, "rewind no-such-message", "no-such-message", id="a rewind to no message"),
+    pytest.param(2, "merge", "one log for each thread", id="a merge without a shared log"),
+    pytest.param(2, "prune --thread notes", "--yes", id="nobody to ask before pruning"),
+    pytest.param(2, "override mode", "NAME=VALUE", id="a setting without a value"),
+    pytest.param(3, "override mode=sleepy", "sleepy", id="no mode"),
+    pytest.param(3, "override scope=resource", "cannot be set for a thread", id="no setting of a thread"),
+    pytest.param(2, "recall g1 --thread atlas --context 2", "--context needs a message", id="neighbours of a group"),
     pytest.param(1, "recall 1-4 --resource alicia", "alicia has no memory", id="a recall of nobody"),
     pytest.param(1, "doctor --resource alicia", "alicia has no memory", id="nothing is not healthy"),
     # What was asked cannot be understood or taken.
@@ -149,7 +164,7 @@ def test_what_is_no_option_does_not_ask_for_json(folder: Path) -> None:
     assert (done.code, done.out) == (2, "")
 
 
-_NEED_NONE = {"init", "import", "restore", "demo", "bench", "config", "install", "uninstall"}
+_NEED_NONE = {"init", "import", "restore", "demo", "bench", "config", "install", "uninstall", "watch"}
 
 
 @pytest.mark.parametrize(

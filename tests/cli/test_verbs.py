@@ -15,9 +15,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from cli import world
-from cli.world import RESOURCE, run
+from cli.world import RESOURCE, local_zone, run
 from memolog.apps.cli.command import moment_in
-from memolog.apps.cli.output import clean, local, safe_json, when
+from memolog.apps.cli.output import clean, safe_json, when
 from memolog.core.config import Config
 from memolog.core.message import UserMessage
 from memolog.errors import InputError
@@ -44,8 +44,13 @@ def test_the_log_is_shown_by_priority(folder: Path) -> None:
     text = run("log", "--sources").out
     source = whole[0]["sources"][0]
     span = f"{source['span']['first']}-{source['span']['last']}"
-    assert f"← {source['thread']} {span}" in text
-    assert whole[0]["id"] in text
+    assert (
+        f"← {source['thread']} {span if source['span']['first'] != source['span']['last'] else source['span']['first']}"
+        in text
+    )
+    # An id is shown only if it is asked for.
+    assert whole[0]["id"] not in text
+    assert whole[0]["id"] in run("log", "--ids").out
     recalled = run("recall", span, "--thread", source["thread"], "--json").document
     assert recalled["items"][0]["seq"] == source["span"]["first"]
     assert run("recall", whole[0]["handle"], "--json").document["items"]
@@ -67,32 +72,40 @@ def test_the_log_is_in_the_order_in_which_the_model_reads_it(folder: Path) -> No
     ]
 
 
-def test_times_are_those_of_whoever_spoke_or_utc(folder: Path) -> None:
-    """Messages and observations have the time zone of the speaker. All other times are in UTC."""
+def test_times_are_local_and_name_their_zone(folder: Path, in_berlin: None) -> None:
+    """Every verb shows times in the zone of this machine, with its name. JSON has the offset."""
     first = run("recall", "1-1", "--thread", "atlas", "--json").document["items"][0]
     assert (first["at"][11:16], first["zone"]) == ("09:07", "Europe/Berlin")
-    assert "(2026-03-14 10:07) user" in run("recall", "1-1", "--thread", "atlas").out
-    assert "atlas 1 · 2026-03-14 10:07 +01:00" in run("search", "refresh tokens hashed", "--limit", "20").out
+    assert "#1 2026-03-14 10:07 CET user" in run("recall", "1-1", "--thread", "atlas").out
+    assert "atlas 1 · 2026-03-14 10:07 CET" in run("search", "refresh tokens hashed", "--limit", "20").out
     lines = run("log", "--json").document["observations"]
     line = next(one for one in lines if "We prefer argon2id" in one["text"])
     said = datetime.fromisoformat(line["said_at"]).astimezone(ZoneInfo("Europe/Berlin"))
     assert said.utcoffset() == timedelta(hours=1)
     found = run("search", "argon2id", "--limit", "50").out
-    assert re.search(rf"(?:observation|reflection) · active · .* · {said:%Y-%m-%d %H:%M} \+01:00", found)
-    assert f"({said:%H:%M}) User: We prefer argon2id" in run("export", "-", "--markdown").out
-    assert f"🔴 {said:%H:%M} User: We prefer argon2id" in run("log").out
-    assert re.search(r"0 +start +2026-03-14 09:07 UTC", run("history").out)
-    assert re.search(r"made 2026-03-18 \d\d:\d\d UTC", run("tasks", "show", "T-3").out)
-    assert re.search(r"\d\d:\d\d:\d\d UTC ", run("watch", "--seconds", "0").out)
+    assert re.search(rf"(?:observation|reflection) · active · .* · {said:%Y-%m-%d %H:%M} CET", found)
+    log = run("log").out
+    assert f"🔴 {said:%H:%M} User: We prefer argon2id" in log
+    assert f"{said:%A %Y-%m-%d} CET" in log
+    assert re.search(r"0 +start +2026-03-14 10:07 CET", run("history").out)
+    assert re.search(r"created +2026-03-18 \d\d:\d\d CET", run("tasks", "show", "T-3").out)
+    assert re.search(r"\d\d:\d\d:\d\d CES?T ", run("watch", "--seconds", "0").out)
 
 
 @pytest.mark.parametrize(
     ("zone", "shown"),
-    [(None, "09:07 UTC"), ("+05:30", "14:37 +05:30"), ("America/New_York", "05:07 -04:00"), ("Nowhere", "09:07 UTC")],
+    [
+        ("UTC", "09:07 UTC"),
+        ("Europe/Berlin", "10:07 CET"),
+        ("Asia/Kolkata", "14:37 IST"),
+        # This zone has no short name.
+        ("America/Sao_Paulo", "06:07 UTC-03:00"),
+    ],
 )
-def test_a_moment_says_which_clock_it_is_on(zone: str | None, shown: str) -> None:
-    """A zone is a name or an offset. An unknown zone becomes UTC."""
-    assert when(local(datetime(2026, 3, 14, 9, 7, tzinfo=UTC), zone)) == f"2026-03-14 {shown}"
+def test_a_moment_names_its_zone(zone: str, shown: str) -> None:
+    """A moment is shown in the zone of the machine."""
+    with local_zone(zone):
+        assert when(datetime(2026, 3, 14, 9, 7, tzinfo=UTC)) == f"2026-03-14 {shown}"
 
 
 def test_the_context_is_what_the_model_would_see(folder: Path) -> None:
@@ -177,12 +190,15 @@ def test_recall_says_why_there_is_nothing(folder: Path) -> None:
 
 
 def test_a_result_shows_what_recall_takes_and_who_spoke(folder: Path) -> None:
-    """A result shows its handle and thread, or its id, the speaker, and tool results beside it."""
+    """A result shows its handle and thread, the speaker, and tool results beside it. Its id is shown with --ids."""
     line = run("search", "API server", "--source", "observation", "--thread", "notes").out
     assert "notes g1.1" in line
     assert run("recall", "g1.1", "--thread", "notes").code == 0
     found = run("search", "API server", "--source", "reflection", "--limit", "1", "--json").document["results"][0]
-    assert f"{found['handle']} {found['id']}" in run("search", "API server", "--source", "reflection").out
+    shown = run("search", "API server", "--source", "reflection").out
+    assert found["handle"] in shown
+    assert found["id"] not in shown
+    assert found["id"] in run("search", "API server", "--source", "reflection", "--ids").out
     assert run("recall", found["id"]).code == 0
     beside = run("search", "argon2id", "--context", "2", "--limit", "1").out
     assert re.search(r"tool \d+: edit_file server/auth/hash.ts: export const", beside), beside
@@ -356,27 +372,63 @@ async def _create(path: Path, title: str) -> None:
         await memory.resource(RESOURCE).tasks().create(title)
 
 
+# Friday 2026-03-20, 13:00 in Berlin. The clocks change nine days later.
 @pytest.mark.parametrize(
     ("text", "moment", "later"),
     [
-        ("2026-03-14", "2026-03-14T00:00:00+00:00", None),
-        ("2026-03-14T09:30", "2026-03-14T09:30:00+00:00", None),
-        ("2026-03-14T09:30+02:00", "2026-03-14T09:30:00+02:00", None),
-        ("90m", "2026-03-20T10:30:00+00:00", "2026-03-20T13:30:00+00:00"),
-        ("2d", "2026-03-18T12:00:00+00:00", "2026-03-22T12:00:00+00:00"),
+        ("2026-03-14", "2026-03-14T00:00:00+01:00", None),
+        ("2026-06-14", "2026-06-14T00:00:00+02:00", None),
+        ("2026-03-14T09:30", "2026-03-14T09:30:00+01:00", None),
+        ("2026-03-14T09:30+04:00", "2026-03-14T09:30:00+04:00", None),
+        ("now", "2026-03-20T13:00:00+01:00", None),
+        ("today", "2026-03-20T00:00:00+01:00", None),
+        ("Yesterday", "2026-03-19T00:00:00+01:00", None),
+        ("tomorrow", "2026-03-21T00:00:00+01:00", None),
+        ("monday", "2026-03-16T00:00:00+01:00", "2026-03-23T00:00:00+01:00"),
+        ("friday", "2026-03-13T00:00:00+01:00", "2026-03-27T00:00:00+01:00"),
+        ("90m", "2026-03-20T11:30:00+01:00", "2026-03-20T14:30:00+01:00"),
+        ("2d", "2026-03-18T13:00:00+01:00", "2026-03-22T13:00:00+01:00"),
+        ("3 hours ago", "2026-03-20T10:00:00+01:00", "2026-03-20T16:00:00+01:00"),
+        ("in 2 days", "2026-03-18T13:00:00+01:00", "2026-03-22T13:00:00+01:00"),
     ],
 )
-def test_moments(text: str, moment: str, later: str | None) -> None:
-    """A date, a time or an age is a moment. Without a zone it is in UTC. For a due date, an age counts from now on."""
+def test_moments(text: str, moment: str, later: str | None, in_berlin: None) -> None:
+    """A date, a day, a time or an age is a moment, in the zone of the machine. For a due date, an age counts from now on."""
     assert moment_in(text, NOW).isoformat() == moment
     assert moment_in(text, NOW, ahead=True).isoformat() == (later or moment)
 
 
-@pytest.mark.parametrize("text", ["", "soon", "2026-13-01", "5y", "-3h", "999999w"])
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("yesterday", "2026-03-19T23:59:59.999999+01:00"),
+        ("2026-03-14", "2026-03-14T23:59:59.999999+01:00"),
+        ("today", "2026-03-20T13:00:00+01:00"),
+        ("2026-03-14T09:30", "2026-03-14T09:30:00+01:00"),
+        ("last monday", "2026-03-16T23:59:59.999999+01:00"),
+    ],
+)
+def test_the_end_of_a_day(text: str, moment: str, in_berlin: None) -> None:
+    """The log of a day is the log at the end of the day, and never that of the future."""
+    assert moment_in(text, NOW, end=True).isoformat() == moment
+
+
+@pytest.mark.parametrize("text", ["", "soon", "2026-13-01", "5y", "-3h", "999999w", "next monday"])
 def test_what_is_no_moment(text: str) -> None:
     """Other texts are refused."""
     with pytest.raises(InputError, match="is not a date"):
         moment_in(text, NOW)
+
+
+def test_as_of_takes_words(folder: Path) -> None:
+    """`as-of yesterday` shows the newest log of this old database, and `as-of` an earlier day an earlier one."""
+    now = run("as-of", "yesterday", "--json").document
+    assert now["groups"]
+    assert run("as-of", "2", "days", "ago", "--json").document["groups"] == now["groups"]
+    assert run("as-of", "2026-03-01").code == 1
+    early = run("as-of", "2026-03-14", "--json").document
+    assert early["at"].startswith("2026-03-14T23:59:59")
+    assert early["groups"] != now["groups"]
 
 
 def test_threads_that_were_active_at_once_need_a_name(folder: Path) -> None:
@@ -405,7 +457,7 @@ def test_the_same_verbs_on_postgres(folder: Path, postgres_url: str) -> None:
 
 def test_a_shared_log_is_shown_and_kept_without_being_told(folder: Path) -> None:
     """Every verb uses the scope and thresholds that are stored in the database. A settings file overrides them."""
-    database = str(folder / "shared.db")
+    database = str(folder / "one-log.db")
     config = Config.from_dict(
         {"scope": "resource", "observation.message_tokens": 1_234, "observation.previous_tokens": 0}
     )

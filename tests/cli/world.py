@@ -1,16 +1,19 @@
 """The database of the command line tests. It is created once, and copied for every test.
 
 It has two threads of one resource, a log with generations, buffered groups, tasks in every state, and versions of working memory.
+Beside it are an empty database, and `shared.db`, whose scope was changed from thread to resource.
 """
 
 import json
 import os
 import re
 import shlex
+import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,15 +64,29 @@ def run(*arguments: str, stdin: str | None = None) -> Said:
 def inside(folder: Path) -> Generator[None]:
     """Work in a folder, without environment variables of Memolog."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("MEMOLOG_")]:
+        for name in [name for name in os.environ if name.startswith("MEMOLOG_") or name == "COLUMNS"]:
             patch.delenv(name)
+        patch.setenv("HOME", str(folder))
         patch.chdir(folder)
         yield
 
 
-async def build(path: Path) -> None:
-    """Create the database, an export and a backup of it, and an empty database, in the same folder."""
-    clock = FakeClock()
+@contextmanager
+def local_zone(name: str) -> Generator[None]:
+    """Use a time zone as that of this machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", name)
+        time.tzset()
+        yield
+    time.tzset()
+
+
+async def build(path: Path, *, clock: FakeClock | None = None) -> None:
+    """Create the database, an export and a backup of it, and other databases, in the same folder.
+
+    `clock` is that of the commands that follow. The default is the clock of the system.
+    """
+    now, clock = clock, FakeClock()
     async with Memory(path, config=CONFIG, clock=clock) as memory:
         await _talk(memory, clock, "notes", SUBJECTS[1:2])
         await memory.thread("notes", resource=RESOURCE).observe()
@@ -86,11 +103,28 @@ async def build(path: Path) -> None:
         await _talk(memory, clock, "atlas", SUBJECTS[:1])
     async with Memory(path.with_name("empty.db")):
         pass
-    # The commands run with the clock of the system, so the task is claimed with this clock.
-    async with Memory(path) as memory:
+    await _share(path.with_name("shared.db"))
+    # The task is claimed with the clock of the commands, so that it is still held when they run.
+    async with Memory(path, clock=now) as memory:
         await memory.resource(RESOURCE).tasks(session="agent-7").claim("T-3", lease=timedelta(days=1).total_seconds())
         await memory.export(path.with_name("alice.jsonl"))
         await memory.backup(path.with_name("backup.db"))
+
+
+async def _share(path: Path) -> None:
+    """Create a database whose scope was changed after two threads got their logs. The thread `drafts` has a branch."""
+    clock = FakeClock()
+    async with Memory(path, config=CONFIG, clock=clock) as memory:
+        for thread, subjects in (("red", SUBJECTS[:1]), ("drafts", SUBJECTS[1:3])):
+            await _talk(memory, clock, thread, subjects)
+            await memory.thread(thread, resource=RESOURCE).observe()
+        await memory.thread("drafts", resource=RESOURCE).rewind(to=4)
+    config = CONFIG.with_overrides({"scope": "resource", "observe": False})
+    async with (
+        Memory(path, config=config, clock=clock) as memory,
+        memory.thread("new", resource=RESOURCE).turn() as turn,
+    ):
+        await turn.prepare(UserMessage("Hello"))
 
 
 async def _talk(memory: Memory, clock: FakeClock, thread: str, subjects: Sequence[tuple[str, str, str]]) -> None:
@@ -157,6 +191,7 @@ def examples_of(words: tuple[str, ...]) -> list[list[str]]:
     return [shlex.split(line) for line in found]
 
 
+@cache
 def examples() -> list[tuple[tuple[str, ...], list[str]]]:
     """Return every example of every command, with the words that name the command."""
     return [(words, arguments) for words in names() for arguments in examples_of(words)]

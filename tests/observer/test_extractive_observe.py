@@ -751,6 +751,9 @@ def test_a_mode_changes_what_is_looked_for() -> None:
         ("Can you help me write a cover letter for a bakery?", "Cover letter for a bakery"),
         ("We are building Toolshed, a lending service for tools.", "Building Toolshed"),
         ("Ich möchte nach Graz umziehen und brauche eine Wohnung.", "Nach Graz umziehen"),
+        ("Here we talk about the server. It is one machine at Hetzner.", "Server"),
+        ("This thread is about the counter pages in web/. Pages must be light.", "Counter pages in web/"),
+        ("Now the late fee: 50 cents a day, and never more than 8 euros a loan.", "Late fee: 50 cents a day"),
     ],
 )
 def test_a_title_names_the_subject(said: str, title: str) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memolog.core.config import Config
 from memolog.core.exact_json import loads, pack
+from memolog.core.progress import report
 from memolog.core.reports import Finding, FindingKind, Report
 from memolog.db.engine import TimedCalls, writes
 from memolog.db.queries import Row, Script, Statement, Step, load_queries
@@ -40,6 +41,8 @@ _BEFORE: Final = re.compile(
 )
 _IN_LOG = frozenset({"active", "covered"})
 _NAMED = 12
+# Checks after those of the table `CHECKS`: spans and entries, tasks and tokens, the index, the texts of groups, and the file.
+_MORE_CHECKS: Final = 5
 _EXAMINED: Final = ("threads", "messages", "groups", "observations", "tasks", "documents of the index")
 
 
@@ -92,9 +95,12 @@ class Doctor(TimedCalls):
 
         def script() -> Script[tuple[Diagnosis, ...]]:
             found = yield from checking_logs(resource, now)
+            report("checks", len(CHECKS) + 1, len(CHECKS) + _MORE_CHECKS)
             found += _check_tasks((yield q.blocked(resource=resource)), (yield q.ordering_links(resource=resource)))
             found += _check_tokens((yield q.group_tokens(resource=resource)), count)
+            report("checks", len(CHECKS) + 2, len(CHECKS) + _MORE_CHECKS)
             found += _check_index((yield q.unindexed(resource=resource)), redact)
+            report("checks", len(CHECKS) + 3, len(CHECKS) + _MORE_CHECKS)
             for row in (yield q.rendered(resource=resource)):
                 found += _check_rendering(row, *(yield from rendering(row.log_pk, row.id, render)))
             return tuple(found)
@@ -155,6 +161,7 @@ async def _file_findings(components: Components, config: Config) -> Sequence[Dia
     file = components.store.engine.file
     if file is None or config.read_only:
         return ()
+    report("checks", len(CHECKS) + 4, len(CHECKS) + _MORE_CHECKS)
     broken, indexes = await asyncio.to_thread(damage_in, file, timeout=config.busy_timeout)
     damage = "SQLite reports: {}. Restore a backup, or use the .recover command of sqlite3."
     words = "The full-text index does not match its documents ({}), so searches miss some of them."
@@ -168,7 +175,8 @@ async def _file_findings(components: Components, config: Config) -> Sequence[Dia
 def checking_logs(resource: str | None, now: int) -> Script[list[Diagnosis]]:
     """Return the findings of `CHECKS`, and of the checks of spans, log entries and tool calls."""
     found: list[Diagnosis] = []
-    for check in CHECKS:
+    for number, check in enumerate(CHECKS):
+        report("checks", number, len(CHECKS) + _MORE_CHECKS)
         found += yield from _checking(check, resource, now)
     spans = yield q.spans(resource=resource)
     found += _check_spans(spans, (yield q.cursors(resource=resource)))

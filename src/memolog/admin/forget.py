@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from memolog.compaction.store import undoing_compactions
 from memolog.core.clock import to_micros
+from memolog.core.progress import report
 from memolog.core.reports import Forgotten
 from memolog.db.engine import Engine, Work
 from memolog.db.queries import Script, load_queries
@@ -109,6 +110,7 @@ async def _clean(connection: Connection, components: Components, gone: Forgotten
         return gone
     for copy in copies:
         await asyncio.to_thread(copy.unlink, missing_ok=True)
+    report("rewriting the file", 0)
     is_clean = await asyncio.to_thread(clean_file, file, timeout=connection.config.busy_timeout)
     return replace(gone, is_clean=is_clean)
 
@@ -217,9 +219,8 @@ class Forgetting(LogChanges):
     def _forgetting_thread(self, resource: str, thread: str, thread_pk: int, at: int) -> Script[Forgotten]:
         yield from taking_logs(thread_pk)
         gone = yield from _counting_thread(resource, thread, thread_pk)
-        yield from burying_all(
-            resource, thread, self._new_id, (yield from self._burying(resource, thread, 0, LAST, at))
-        )
+        until = yield from self._burying(resource, thread, 0, LAST, at, total=gone.messages)
+        yield from burying_all(resource, thread, self._new_id, until)
         prompts = yield q.delete_prompts(thread_pk=thread_pk, first_seq=0)
         yield q.clear_group_hints(thread_pk=thread_pk, first_seq=0)
         yield q.clear_run_errors(thread_pk=thread_pk)
@@ -258,8 +259,9 @@ class Forgetting(LogChanges):
         for name in names:
             rows = yield thread_queries.lock_thread(resource=resource, thread=name)
             if rows:
-                gone += yield from _counting_thread(resource, name, rows[0].pk)
-                until = yield from self._burying(resource, name, 0, LAST, at)
+                counts = yield from _counting_thread(resource, name, rows[0].pk)
+                gone += counts
+                until = yield from self._burying(resource, name, 0, LAST, at, total=counts.messages)
                 yield from burying_all(resource, name, self._new_id, until)
         lines: list[str] = []
         for log in (yield q.logs_of_resource(resource=resource)):
@@ -274,12 +276,14 @@ class Forgetting(LogChanges):
             yield delete(resource=resource)
         return gone + Forgotten(resource=resource, observations=tuple(lines), index=index, **counts)
 
-    def _burying(self, resource: str, thread: str, first: int, last: int, at: int) -> Script[int]:
+    def _burying(
+        self, resource: str, thread: str, first: int, last: int, at: int, *, total: int | None = None
+    ) -> Script[int]:
         """Store hashes of a range of messages. Return the time up to which conversations of this thread count as forgotten.
 
         This is `at`, or the time of the last message if it is later, but at most five minutes later, because clocks differ.
         """
-        latest = at + _SKEW_MICROS
+        latest, done = at + _SKEW_MICROS, 0
         while True:
             rows = yield message_queries.after(
                 resource=resource, thread=thread, after=first - 1, up_to=last, limit=_PAGE
@@ -289,6 +293,8 @@ class Forgetting(LogChanges):
             yield from burying_messages(
                 resource, thread, [one for one in messages if one.state != "forgotten"], self._new_id, at
             )
+            done += len(rows)
+            report(f"messages of {thread}", done, total)
             if len(rows) < _PAGE:
                 return at
             first = messages[-1].seq + 1

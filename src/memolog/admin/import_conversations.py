@@ -3,6 +3,7 @@
 Messages keep their times and get stable ids. Existing rows are not changed.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from memolog.admin.transfer_store import Arrived
 from memolog.core.clock import to_micros
 from memolog.core.message import NewMessage
+from memolog.core.progress import report
 from memolog.core.reports import ImportReport, Skipped
 from memolog.errors import InputError, MessageConflict, ThreadExists, ThreadNotFound
 from memolog.transfer.conversation import Conversation, marks_of
@@ -31,6 +33,8 @@ class Tally(Arrived):
     format: str
     dry_run: bool
     progress: Progress | None = None
+    expected: Counter[str] = field(default_factory=Counter[str])
+    """How many messages the sources have, as far as they were counted."""
     revive: bool = False
     """Whether forgotten messages are imported again."""
     forgotten: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
@@ -80,8 +84,10 @@ async def save_conversation(store: "Store", conversation: Conversation, resource
     before = await store.threads.get(resource, thread)
     for start in range(0, len(conversation.messages), _BATCH):
         await _save(store, resource, thread, conversation.messages[start : start + _BATCH], tally)
+        done = tally.added["message"] + tally.same["message"]
         if tally.progress is not None:
-            tally.progress(tally.added["message"] + tally.same["message"])
+            tally.progress(done)
+        report("messages", done, tally.expected["message"] or None)
     times = [one.created_at for one in conversation.messages if one.created_at]
     if is_new and (times or conversation.created_at):
         first = conversation.created_at or min(times)

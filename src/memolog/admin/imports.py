@@ -19,6 +19,7 @@ from memolog.admin.import_mastra import import_mastra
 from memolog.admin.transfer_store import Arrival, Table, Values, row_of
 from memolog.core.clock import from_micros, to_micros
 from memolog.core.message import NewMessage
+from memolog.core.progress import is_heard, report
 from memolog.core.reports import ImportReport, Skipped
 from memolog.db.postgres_address import safe_url
 from memolog.db.sqlite_files import clean_file
@@ -78,11 +79,17 @@ async def _import_files(
         if kind == FORMAT:
             await _import_memolog(components, file, resource, tally)
             continue
+        if is_heard():
+            tally.expected["message"] += await asyncio.to_thread(_count_messages, file, kind)
         conversations = read_source(file, kind)
         # Read the file on a worker thread, because it may be long.
         while conversation := await asyncio.to_thread(next, conversations, None):
             await save_conversation(components.store, conversation, conversation.resource or resource or "", tally)
     return tally.report()
+
+
+def _count_messages(file: Path, kind: str) -> int:
+    return sum(len(conversation.messages) for conversation in read_source(file, kind))
 
 
 def _kinds(files: list[Path], format_: str | None) -> tuple[dict[Path, str], list[Skipped]]:
@@ -119,6 +126,7 @@ async def _import_memolog(components: "Components", path: Path, resource: str | 
     store = components.store
     state: _ResourceImport | None = None
     is_whole = False
+    total = await asyncio.to_thread(_count_lines, path) if is_heard() else None
     try:
         for batch in _batches(path, resource):
             if state is None or state.arrival.resource != batch.resource:
@@ -143,10 +151,16 @@ async def _import_memolog(components: "Components", path: Path, resource: str | 
                 ) from error
             if tally.progress is not None:
                 tally.progress(batch.last)
+            report("lines", batch.last, total)
         is_whole = True
     finally:
         if state is not None:
             await _finish(components, state, tally, is_whole=is_whole)
+
+
+def _count_lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(1 for _ in file)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from typing import IO, Any, Final, cast
 from memolog.admin.doctor import matches_rendering
 from memolog.core.clock import to_micros
 from memolog.core.exact_json import dumps, loads, pack, unpack
+from memolog.core.progress import is_heard, report
 from memolog.core.thread import Hints
 from memolog.db.engine import Calls, reads, writes
 from memolog.db.queries import Row, Script, Statement, load_queries
@@ -31,6 +32,9 @@ _GROUPS = 50
 _TRUSTS: Final = ("tool", "assistant", "user")
 _ALL = 1_000_000
 _SHOWN = 60
+# The kinds of rows that are counted for the progress of an export, and how many are written between two reports.
+_LARGE = ("message", "observation")
+_REPORTED = 200
 # If a row is missing here and its parent row has changed since the export, the row was probably deleted here and is not imported.
 # The rows of messages are never deleted, so a missing message is a conflict.
 _NEVER_REMOVED = frozenset({"message"})
@@ -318,7 +322,11 @@ def _exporting(resource: str, file: IO[bytes], start: int) -> Script[Counter[str
     def take(line: str) -> None:
         file.write(line.encode() + b"\n")
         written[kind] += 1
+        if kind in _LARGE and not written[kind] % _REPORTED:
+            report("messages and observations", sum(written[one] for one in _LARGE), total)
 
+    counts = (yield q.count_large(resource=resource)) if is_heard() else ()
+    total = counts[0].counted if counts else None
     # After a lost connection the script runs again, so remove the lines of the first attempt.
     file.seek(start)
     file.truncate()

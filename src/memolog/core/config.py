@@ -67,6 +67,8 @@ LASTING: Final = (
     "observation.buffer_tokens",
     "observation.buffer_activation",
     "observation.block_after",
+    # It may contradict the next one, so it must be stored too. Otherwise a stored limit would be ignored beside the default.
+    "observation.previous_tokens",
     "reflection.observation_tokens",
     "reflection.buffer_activation",
     "reflection.block_after",

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
@@ -235,13 +236,14 @@ class SqliteEngine(Engine):
         return await self.write(script, name=name, brief=brief)
 
     async def _elsewhere(self, pool: ThreadPoolExecutor, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(pool, call)
+        return await asyncio.get_running_loop().run_in_executor(pool, copy_context().run, call)
 
     async def _write_elsewhere(self, work: Work[T], name: str) -> T:
         """Write on a worker thread. When a cancelled call returns, its write is either committed or will never be."""
         decided = threading.Lock()
         loop = asyncio.get_running_loop()
-        call = loop.run_in_executor(self._waiting, lambda: self._write_on_thread(work, name, decided))
+        run = copy_context().run
+        call = loop.run_in_executor(self._waiting, lambda: run(self._write_on_thread, work, name, decided))
         try:
             return await asyncio.shield(call)
         except asyncio.CancelledError:

@@ -29,6 +29,7 @@ from memolog.log.state import (
     Wait,
     Weight,
 )
+from memolog.text.dates import duration
 
 # An activation leaves at least this many tokens in the tail if possible, so that the model still sees the last exchange.
 _LEAST_LEFT = 1_000
@@ -302,7 +303,7 @@ def _free_of_charge(state: State, config: Config, now: datetime) -> str | None:
         return f"the model changed from {last} to {model}"
     idle = (now - asked).total_seconds()
     if state.cache_seconds is not None and idle > state.cache_seconds:
-        return f"no request for {idle:,.0f} s, so the prompt cache is cold"
+        return f"no request for {duration(idle)}, so the prompt cache is cold"
     return None
 
 

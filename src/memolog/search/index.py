@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from memolog.core.exact_json import loads, unpack
 from memolog.core.message import LONGEST_SPEAKER, parts_from_json
+from memolog.core.progress import is_heard, report
 from memolog.core.reports import Forgotten
 from memolog.db.engine import Calls
 from memolog.db.queries import Row, Script, load_queries
@@ -41,12 +42,20 @@ class Indexing(Calls):
     async def catch_up(self, resource: str, redact: Redact) -> None:
         """Index all new and changed rows."""
         check_ids(resource=resource)
+        total = await self._count(resource) if is_heard() else None
         while rows := await self.engine.read(lambda: _reading_waiting(resource)):
             is_long = rows.is_long
             found = await asyncio.to_thread(_analysed, rows, redact) if is_long else _analysed(rows, redact)
             await self.engine.write(
                 lambda found=found: _writing(resource, *found), name="search.index", brief=not is_long
             )
+            if total is not None:
+                left = await self._count(resource)
+                report("rows of the index", max(0, total - left), max(total, left))
+
+    async def _count(self, resource: str) -> int:
+        """Return the number of rows that are not indexed yet."""
+        return (await self.engine.fetch(q.count_waiting(resource=resource), tuple[int]))[0][0]
 
 
 def reading_scope(resource: str) -> Script[int | None]:

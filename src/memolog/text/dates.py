@@ -104,7 +104,7 @@ def clock(moment: datetime, zone: str | None) -> str:
 def age(then: datetime, now: datetime) -> str:
     """Return how long ago a moment was, such as "3 weeks ago". For a moment in the future (a skewed clock) return "just now"."""
     seconds = _seconds(then, now)
-    return "just now" if seconds < _MINUTE else f"{_duration(seconds)} ago"
+    return "just now" if seconds < _MINUTE else f"{duration(seconds)} ago"
 
 
 def is_gap(earlier: datetime, later: datetime) -> bool:
@@ -115,7 +115,7 @@ def is_gap(earlier: datetime, later: datetime) -> bool:
 def time_mark(earlier: datetime, later: datetime, zone: str | None) -> str:
     """Return a mark such as "[3 weeks later: Tuesday 2026-04-07, 09:15]". It does not depend on the current time."""
     when = local(later, zone)
-    passed = _duration(_seconds(earlier, later))
+    passed = duration(_seconds(earlier, later))
     return f"[{passed} later: {day_name(when.date())}, {when.hour:02}:{when.minute:02}]"
 
 
@@ -158,7 +158,11 @@ def _seconds(earlier: datetime, later: datetime) -> int:
     return int((local(later, None) - local(earlier, None)).total_seconds())
 
 
-def _duration(seconds: int) -> str:
+def duration(seconds: float) -> str:
+    """Return a length of time in words, such as "3 hours". It is rounded down to its largest unit."""
+    seconds = int(seconds)
+    if seconds < _MINUTE:
+        return _counted(seconds, "second")
     if seconds < _HOUR:
         return _counted(seconds // _MINUTE, "minute")
     if seconds < _HOURS_UNTIL:

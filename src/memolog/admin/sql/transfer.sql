@@ -11,6 +11,12 @@ SELECT (SELECT COUNT(*) FROM (SELECT 1 AS one FROM threads WHERE resource = :res
   + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM resource_settings WHERE resource = :resource LIMIT 1) i)
   + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM tombstones WHERE resource = :resource LIMIT 1) j) AS found
 
+-- count_large --
+-- The number of rows whose export takes most of the time.
+SELECT (SELECT COUNT(*) FROM messages m JOIN threads t ON t.pk = m.thread_pk WHERE t.resource = :resource)
+  + (SELECT COUNT(*) FROM observations o JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk
+    WHERE l.resource = :resource) AS counted
+
 -- thread_names --
 SELECT pk, id FROM threads WHERE resource = :resource AND pk IN (:keys[])
 

@@ -29,6 +29,8 @@ _WORDS = (
     "hash",
 )
 _TRIES = 30
+# Said after Ctrl-C.
+_AGAIN = "The temporary database was deleted. Run the command again to start over."
 
 
 @verb(app, needs="nothing", writes=True, example="memolog bench --messages 200")
@@ -45,9 +47,9 @@ async def bench(
     with tempfile.TemporaryDirectory(prefix="memolog-bench-", ignore_cleanup_errors=True) as folder:
         config = call.config.with_overrides({"model": "extractive", "read_only": False})
         async with Memory(Path(folder) / "bench.db", config=config) as memory:
-            with call.progress(f"saving {messages} messages"):
+            with call.progress(f"saving {messages:,} messages", _AGAIN):
                 saved = await _fill(memory, messages)
-            with call.progress("measuring"):
+            with call.progress("measuring", _AGAIN):
                 times = await _measure(memory, messages)
     rows = [
         {"what": name, "median_ms": round(median(values), 3), "p95_ms": round(quantiles(values, n=20)[-1], 3)}
@@ -60,7 +62,8 @@ async def bench(
         ("what!", ">median ms", ">p95 ms"),
         lambda row: (str(row["what"]), f"{row['median_ms']:.2f}", f"{row['p95_ms']:.2f}"),
         "",
-        caption=f"in a thread of {messages:,} messages; {messages / saved:,.0f} messages saved per second, in batches of 100",
+        title=f"Speed in a thread of {messages:,} messages",
+        caption=f"{messages / saved:,.0f} messages saved per second, in batches of 100",
     )
 
 

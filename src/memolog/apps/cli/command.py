@@ -7,18 +7,19 @@ default, the command fails and lists the choices. The memory is imported only wh
 import getpass
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+import re
+import sys
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from functools import partial
+from dataclasses import dataclass, field
+from datetime import datetime, time, timedelta
 from pathlib import Path
-from re import fullmatch
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import typer
 
 from memolog.apps.cli import output
+from memolog.core.clock import SystemClock
 from memolog.errors import Conflict, InputError, MemologError, NotFound, StoreBusy, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -30,18 +31,36 @@ if TYPE_CHECKING:
     from memolog.memory import Memory, Resource, Thread
 
 _SETTINGS_FILE = "memolog.toml"
+_DATABASE = "memolog.db"
 # Maximum number of resources that an error lists.
 _MOST_LISTED = 12
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+# Seconds after which the time that is left is estimated.
+_FIRST_ESTIMATE: Final = 1.0
+_AGE: Final = re.compile(r"(?:in )?(\d{1,6}) ?(s|m|h|d|w|seconds?|minutes?|hours?|days?|weeks?)(?: ago)?")
+_DAYS: Final = {"yesterday": -1, "today": 0, "tomorrow": 1, "last week": -7, "next week": 7}
+_WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
 def _settings_file(named: str | None) -> str | None:
     return named or (_SETTINGS_FILE if Path(_SETTINGS_FILE).is_file() else None)
 
 
+def chosen_address(named: str | None, *, installed: bool = True) -> str:
+    """Return the given database, `memolog.db` in the current folder, or the database of an installed coding agent.
+
+    `installed` means that the last one is allowed.
+    """
+    if named is not None or not installed or Path(_DATABASE).exists():
+        return named if named is not None else _DATABASE
+    from memolog.apps.hooks.hosts import installed_database
+
+    return installed_database(Path.home(), Path.cwd(), os.environ) or _DATABASE
+
+
 def refuse_missing(address: str) -> None:
     """Raise if the database is a file that does not exist. Only `init`, `import`, `restore` and `demo` create a database."""
-    if _is_missing(address):
+    if is_missing(address):
         from memolog.db.postgres_address import safe_url
 
         path = safe_url(_path_in(address))
@@ -51,7 +70,8 @@ def refuse_missing(address: str) -> None:
         )
 
 
-def _is_missing(address: str) -> bool:
+def is_missing(address: str) -> bool:
+    """Return whether the database is a file that does not exist."""
     if "://" in address and not address.startswith("sqlite:"):
         return False
     path = _path_in(address)
@@ -63,12 +83,17 @@ def _path_in(address: str) -> str:
 
 
 async def chosen_resource(memory: "Memory", named: str | None) -> str:
-    """Return the given resource, or the only one in the database."""
+    """Return the given resource, the only one in the database, or the one of the project in the current folder."""
     if named is not None:
         return named
     known = await memory.resources()
     if len(known) == 1:
         return known[0]
+    if known:
+        from memolog.apps.hooks.entry import resource_of
+
+        if (project := resource_of(str(Path.cwd()))) in known:
+            return project
     if not known:
         raise NotFound(
             "The database is empty.",
@@ -88,7 +113,8 @@ async def chosen_thread(memory: "Memory", resource: str, named: str | None) -> s
         return (await memory.thread(named, resource=resource).info()).id
     newest = list((await memory.resource(resource).threads(limit=2)).items)
     if not newest:
-        raise NotFound(f"{resource} has no thread.", then="Check --resource; `memolog threads` lists them.")
+        await refuse_unknown(memory, resource)
+        raise NotFound(f"{resource} has no thread.", then="Save a conversation first, or choose another --resource.")
     if len(newest) > 1 and newest[0].updated_at == newest[1].updated_at:
         raise InputError(
             "No thread was given, and there is no newest one.",
@@ -98,7 +124,7 @@ async def chosen_thread(memory: "Memory", resource: str, named: str | None) -> s
     return newest[0].id
 
 
-async def refuse_unknown(memory: "Memory", resource: str, thread: str | None) -> None:
+async def refuse_unknown(memory: "Memory", resource: str, thread: str | None = None) -> None:
     """Raise NotFound for an unknown resource or thread. A search for a misspelt name would only find nothing."""
     if resource not in await memory.resources():
         raise NotFound(
@@ -109,20 +135,47 @@ async def refuse_unknown(memory: "Memory", resource: str, thread: str | None) ->
         await memory.thread(thread, resource=resource).info()
 
 
-def moment_in(text: str, now: datetime, *, ahead: bool = False) -> datetime:
-    """Parse a moment: `2026-03-14`, `2026-03-14T09:30`, or `90m`, `3h`, `2d` before now (with `ahead`, after now)."""
+def moment_in(text: str, now: datetime, *, ahead: bool = False, end: bool = False) -> datetime:
+    """Parse a moment, in the time zone of this machine unless the text has a zone.
+
+    It is a date, a time, a day in words (`yesterday`, `monday`), or an age (`90m`, `3 hours ago`; with `ahead`, after now). A day
+    means its beginning, or with `end` its end, but at most `now`.
+    """
+    words, here = " ".join(text.lower().split()), output.local(now)
     try:
-        if found := fullmatch(r"(\d{1,6})([smhdw])", text.strip()):
-            length = timedelta(**{_UNITS[found[2]]: int(found[1])})
-            return now + length if ahead else now - length
-        moment = datetime.fromisoformat(text.strip())
+        if words == "now":
+            return here
+        if found := _AGE.fullmatch(words):
+            length = timedelta(**{_UNITS[found[2][0]]: int(found[1])})
+            return here + length if ahead else here - length
+        if (days := _days_from(words, here.weekday(), ahead=ahead)) is not None:
+            day = here.date() + timedelta(days=days)
+        elif re.fullmatch(r"\d{4}-\d{2}-\d{2}", words):
+            day = datetime.fromisoformat(words).date()
+        else:
+            moment = datetime.fromisoformat(text.strip())
+            return moment if moment.tzinfo is not None else output.local(moment)
+        # Midnight on this machine, which may have another offset than now.
+        start = datetime.combine(day, time()).astimezone()
+        after = datetime.combine(day + timedelta(days=1), time()).astimezone()
     except (ValueError, OverflowError):
         raise InputError(
             f"{text!r} is not a date, a time or an age.",
-            then="Write a date (2026-03-14), a time (2026-03-14T09:30, in UTC unless it has a zone), or "
+            then="Write a date (2026-03-14), a time (2026-03-14T09:30, here unless it has a zone), a day (yesterday, monday), or "
             + ("a time from now (90m, 3h, 2d)." if ahead else "an age (90m, 3h, 2d)."),
         ) from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=now.tzinfo)
+    return min(here, after - timedelta(microseconds=1)) if end else start
+
+
+def _days_from(words: str, weekday: int, *, ahead: bool) -> int | None:
+    """Return how many days a day in words is from today. A weekday is the last one before today, or with `ahead` the next one."""
+    if words in _DAYS:
+        return _DAYS[words]
+    name = words.removeprefix("next " if ahead else "last ")
+    if name not in _WEEKDAYS:
+        return None
+    wanted = _WEEKDAYS.index(name)
+    return (wanted - weekday - 1) % 7 + 1 if ahead else -((weekday - wanted - 1) % 7 + 1)
 
 
 def read_text(file: Path | str) -> str:
@@ -131,6 +184,20 @@ def read_text(file: Path | str) -> str:
         return Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"The file {file} cannot be read: {error}.", then="Pass a UTF-8 text file.") from None
+
+
+def confirm(words: str, *, yes: bool) -> None:
+    """Ask for a confirmation on the terminal, unless `yes`. Raises InputError without a terminal."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InputError(
+            "This cannot be undone and needs a confirmation.",
+            why="Standard input is not a terminal.",
+            then="Add --yes.",
+        )
+    output.console(to_stderr=True).print(output.styled(words), soft_wrap=True)
+    typer.confirm("Go on?", abort=True, err=True)
 
 
 def acting_user() -> str:
@@ -158,7 +225,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change,
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Cursor = Annotated[str | None, typer.Option(help="Cursor that the previous page ended with.")]
 
-Work: TypeAlias = "Callable[..., Awaitable[Answer]]"
+Verb: TypeAlias = "Callable[..., Awaitable[Answer]]"
 T = TypeVar("T")
 
 
@@ -183,19 +250,61 @@ def listing(
     row: "Callable[[T], Sequence[Text | str]]",
     empty: str,
     *,
+    title: str | None = None,
     caption: str | None = None,
+    code: int = 0,
 ) -> Answer:
-    """Return an answer with a table that has one row for each item of `found`.
+    """Return an answer with a table that has one row for each item of `found`. `title` names the subject of the table.
 
     Without items, the answer is the text `empty` and exit code 1.
     """
 
     def show() -> "RenderableType":
-        made = output.table(heads, map(row, found))
-        made.caption = caption
+        made = output.table(heads, map(row, found), title=title, caption=caption)
         return made if found else output.styled(empty, "dim")
 
-    return Answer(data=data, show=show, code=0 if found else 1)
+    return Answer(data=data, show=show, code=code if found else 1)
+
+
+@dataclass(slots=True, kw_only=True)
+class Work:
+    """Work that may take longer than two seconds: how far it is, and what to tell the user if it is interrupted."""
+
+    words: str = ""
+    then: str = ""
+    """What is kept after an interruption, and how to continue."""
+    what: str = ""
+    done: int = 0
+    total: int | None = None
+    now: Callable[[], datetime] = SystemClock().now
+    started: datetime | None = None
+
+    def report(self, what: str, done: int, total: int | None = None) -> None:
+        """Set how far the work is. A new kind of step begins a new estimate."""
+        if what != self.what:
+            self.started = self.now()
+        self.what, self.done, self.total = what, done, total
+
+    @property
+    def progress(self) -> str:
+        """Return how far the work is, such as `120 of 400 messages`."""
+        if self.total:
+            return f"{min(self.done, self.total):,} of {self.total:,} {self.what}"
+        return f"{self.done:,} {self.what}" if self.done else self.what
+
+    @property
+    def remaining(self) -> str:
+        """Return an estimate of the time that is left, or an empty text if there is none yet."""
+        passed = (self.now() - self.started).total_seconds() if self.started else 0.0
+        if not self.total or not self.done or passed < _FIRST_ESTIMATE:
+            return ""
+        from memolog.text.dates import duration
+
+        return f"about {duration(max(1.0, passed * max(0, self.total - self.done) / self.done))} left"
+
+    def __rich__(self) -> "Text":
+        details = ", ".join(filter(None, (self.progress, self.remaining)))
+        return output.styled(f"{self.words}: {details}" if details else f"{self.words} …")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -206,6 +315,7 @@ class Call:
     config: "Config"
     settings_file: str | None = None
     as_json: bool
+    work: Work = field(default_factory=Work)
     opened: "Memory | None" = None
     resource: str = ""
     thread: str = ""
@@ -234,29 +344,46 @@ class Call:
         return safe_url(self.address)
 
     @contextmanager
-    def progress(self, words: str) -> Generator[Callable[[str], None]]:
-        """Show progress on stderr while the block runs, and yield a function that shows details."""
-        if self.as_json:
-            yield lambda _: None
-            return
+    def progress(self, words: str, then: str, *, messages: int | None = None) -> Generator[Work]:
+        """Show progress and an estimate on a terminal while the block runs.
+
+        `then` says what is kept after Ctrl-C and how to continue. With `messages`, the number of messages to observe, the runs
+        of the observer are counted.
+        """
+        from memolog.core.progress import listening
+
+        work = self.work
+        work.words, work.then = words, then
         err = output.console(to_stderr=True)
-        if not err.is_terminal:
-            err.print(output.styled(f"{words} …", "dim"))
-            yield lambda _: None
-            return
-        with err.status(output.styled(f"{words} …")) as status:
-            stop = self.opened.subscribe(partial(_show_event, status.update, words)) if self.opened else None
-            try:
-                yield lambda more: status.update(output.styled(f"{words}: {more}"))
-            finally:
-                if stop is not None:
-                    stop()
+        stop = _count_runs(self.memory, work, messages) if messages is not None else None
+        try:
+            with listening(work.report):
+                if self.as_json or not err.is_terminal:
+                    yield work
+                else:
+                    with err.status(work):
+                        yield work
+            # Not in `finally`: after an interruption the work is reported.
+            work.words = ""
+        finally:
+            if stop is not None:
+                stop()
 
 
-def _show_event(update: Callable[[Any], None], words: str, event: "Event") -> None:
-    data = event.data()
-    detail = f" {data['observations']} lines" if event.kind == "RunEnded" else ""
-    update(output.styled(f"{words}: {event.kind}{detail} …"))
+def _count_runs(memory: "Memory", work: Work, messages: int) -> Callable[[], None]:
+    """Report the messages of each run that ends. Return a function that stops this."""
+    from memolog.events import RunEnded, RunStarted
+
+    spans: dict[str, int] = {}
+
+    def hear(event: "Event") -> None:
+        if isinstance(event, RunStarted) and event.first_seq is not None and event.last_seq is not None:
+            spans[event.run] = event.last_seq - event.first_seq + 1
+        elif isinstance(event, RunEnded) and event.run in spans:
+            work.report(work.what, work.done + spans.pop(event.run), messages)
+
+    work.report("messages observed", 0, messages)
+    return memory.subscribe(hear)
 
 
 # ---------------------------------------------------------------- from a coroutine to a command
@@ -269,21 +396,25 @@ def verb(
     needs: Needs = "thread",
     writes: bool = False,
     makes: bool = False,
+    installed: bool = True,
+    settings: Mapping[str, object] | None = None,
     name: str | None = None,
-) -> Callable[[Work], Work]:
+) -> Callable[[Verb], Verb]:
     """Return a decorator that registers a function as a command with the common options.
 
     `needs` selects whether a database, a resource or a thread is opened first. With "address", the function opens the
     database itself. `writes` means that the function changes the database, and `makes` that it may create the database.
-    `example` has one example on each line.
+    `installed` means that the default may be the database of an installed coding agent. `settings` are used for this verb in any
+    case. `example` has one example on each line.
     """
 
-    def register(work: Work) -> Work:
+    def register(work: Verb) -> Verb:
         own = list(inspect.signature(work, eval_str=True).parameters.values())[1:]
         options = [*(item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in own), *_shared_options(needs)]
 
         def command(**given: Any) -> None:
-            _perform(work, needs, writes=writes, makes=makes, given=given)
+            settled = {**(settings or {}), **({} if writes else {"read_only": True})}
+            _perform(work, needs, writes=writes, makes=makes, installed=installed, settings=settled, given=given)
 
         command.__name__, command.__doc__ = work.__name__, work.__doc__
         command.__annotations__ = {item.name: item.annotation for item in options}
@@ -298,14 +429,16 @@ def verb(
 
 def _shared_options(needs: Needs) -> Iterator[inspect.Parameter]:
     if needs in {"resource", "thread"}:
-        words = "Resource whose memory is used. Default: the only one in the database."
+        words = "Resource whose memory is used. Default: the only one in the database, or that of this project."
         yield _option("resource_named", str | None, None, words, "--resource", "-r", envvar="MEMOLOG_RESOURCE")
     if needs == "thread":
         words = "Thread. Default: the one with the newest activity."
         yield _option("thread_named", str | None, None, words, "--thread", "-t", envvar="MEMOLOG_THREAD")
     if needs != "nothing":
-        words = "Database: a file, or postgresql://user@host/database."
-        yield _option("db", str, "memolog.db", words, "--db", envvar="MEMOLOG_DB")
+        words = (
+            "Database: a file, or postgresql://user@host/database. Default: memolog.db, or that of an installed agent."
+        )
+        yield _option("db", str | None, None, words, "--db", envvar="MEMOLOG_DB")
     words = "Settings file. Default: memolog.toml in the current folder, if it exists."
     yield _option("config_named", str | None, None, words, "--config", envvar="MEMOLOG_CONFIG")
     yield _option("as_json", bool, False, "Print one JSON document instead of text.", "--json")
@@ -318,13 +451,29 @@ def _option(
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
-def _perform(work: Work, needs: Needs, *, writes: bool, makes: bool, given: dict[str, Any]) -> None:
+def _perform(
+    work: Verb,
+    needs: Needs,
+    *,
+    writes: bool,
+    makes: bool,
+    installed: bool,
+    settings: Mapping[str, object],
+    given: dict[str, Any],
+) -> None:
     """Run a verb and exit with its code; print known errors without a traceback."""
     import asyncio
 
+    from memolog.core.config import Config
+
     as_json: bool = given.pop("as_json")
+    under_way = Work()
     try:
-        answer = asyncio.run(_answer(work, needs, writes=writes, makes=makes, as_json=as_json, given=given))
+        address = chosen_address(given.pop("db"), installed=installed) if needs != "nothing" else ""
+        file = _settings_file(given.pop("config_named"))
+        config = Config.load(toml=file, environment=os.environ).with_overrides(settings)
+        call = Call(address=address, config=config, settings_file=file, as_json=as_json, work=under_way)
+        answer = asyncio.run(_answer(work, call, needs, writes=writes, makes=makes, given=given))
     except MemologError as error:
         output.show_error(error, as_json=as_json)
         raise typer.Exit(exit_code(error)) from None
@@ -336,6 +485,8 @@ def _perform(work: Work, needs: Needs, *, writes: bool, makes: bool, given: dict
         output.show_error(StoreUnavailable(what, then="Check the path and its permissions."), as_json=as_json)
         raise typer.Exit(3) from None
     except KeyboardInterrupt:
+        if not as_json:
+            _show_interruption(under_way)
         raise typer.Exit(130) from None
     if not answer.is_printed:
         if as_json:
@@ -345,29 +496,29 @@ def _perform(work: Work, needs: Needs, *, writes: bool, makes: bool, given: dict
     raise typer.Exit(answer.code)
 
 
-async def _answer(
-    work: Work, needs: Needs, *, writes: bool, makes: bool, as_json: bool, given: dict[str, Any]
-) -> Answer:
-    from memolog.core.config import Config
+def _show_interruption(work: Work) -> None:
+    """Print what was done before Ctrl-C, and how to continue."""
+    far = f": {work.progress}" if work.progress else ""
+    words = f"Stopped {work.words}{far}. {work.then}" if work.words else "Stopped."
+    output.console(to_stderr=True).print(output.styled(words), soft_wrap=True)
 
-    file = _settings_file(given.pop("config_named"))
-    config = Config.load(toml=file, environment=os.environ)
-    if not writes:
-        config = config.with_overrides({"read_only": True})
-    address: str = given.pop("db") if needs != "nothing" else ""
+
+async def _answer(work: Verb, call: Call, needs: Needs, *, writes: bool, makes: bool, given: dict[str, Any]) -> Answer:
     if needs in {"nothing", "address"}:
-        return await work(Call(address=address, config=config, settings_file=file, as_json=as_json), **given)
+        return await work(call, **given)
     if not makes:
-        refuse_missing(address)
+        refuse_missing(call.address)
     from memolog.memory import Memory
 
     resource, thread = given.pop("resource_named", None), given.pop("thread_named", None)
     # A dry run must not create the file.
-    is_tried = makes and given.get("dry_run", False) and _is_missing(address)
-    async with Memory(":memory:" if is_tried else address, config=config) as memory:
-        call = Call(address=address, config=config, settings_file=file, as_json=as_json, opened=memory)
+    is_tried = makes and given.get("dry_run", False) and is_missing(call.address)
+    async with Memory(":memory:" if is_tried else call.address, config=call.config) as memory:
+        call.opened = memory
         if needs in {"resource", "thread"}:
             call.resource = await chosen_resource(memory, resource)
+            if not writes:
+                await refuse_unknown(memory, call.resource)
             call.config = await call.of_resource.config()
         if needs == "thread":
             call.thread = await chosen_thread(memory, call.resource, thread)

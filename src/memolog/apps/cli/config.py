@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, listing, verb
+from memolog.apps.cli.command import Answer, Call, chosen_resource, is_missing, listing, refuse_unknown, verb
 from memolog.apps.cli.output import counted, fields, styled
 from memolog.errors import InputError
 
@@ -44,7 +44,7 @@ async def demo(
     return Answer(data=result, is_printed=not call.as_json, code=0 if went_well(result) else 3)
 
 
-@verb(app, needs="database", writes=True, makes=True, example="memolog init --db project.db")
+@verb(app, needs="database", writes=True, makes=True, installed=False, example="memolog init --db project.db")
 async def init(call: Call) -> Answer:
     """Create a database, or upgrade an older one and keep its content."""
     resources, model = await call.memory.resources(), _shown(call.config.model)
@@ -58,14 +58,18 @@ async def init(call: Call) -> Answer:
     return Answer(data=data, show=lambda: fields(rows))
 
 
-@verb(app, needs="nothing", writes=True, example="memolog config observation.message_tokens")
+@verb(app, needs="address", writes=True, example="memolog config observation.message_tokens")
 async def config(
     call: Call,
     name: Annotated[str | None, typer.Argument(help="Name of a setting. Default: all.")] = None,
+    resource: Annotated[
+        str | None,
+        typer.Option("--resource", "-r", envvar="MEMOLOG_RESOURCE", help="Resource. Default: the only one."),
+    ] = None,
     changed: Annotated[bool, typer.Option("--changed", help="Only settings that differ from their default.")] = False,
     toml: Annotated[bool, typer.Option("--toml", help="Print a settings file.")] = False,
 ) -> Answer:
-    """Show the settings in use, from the settings file and the environment, with their meaning."""
+    """Show the settings in use, from the settings file, the environment and the database, with their meaning."""
     from memolog.core.config import settings
 
     known = {setting.name: setting for setting in settings()}
@@ -75,7 +79,11 @@ async def config(
         near = get_close_matches(name, known, n=3, cutoff=0.4)
         advice = f"Did you mean {' or '.join(near)}?" if near else "`memolog config` lists all settings."
         raise InputError(f"{name} is not a setting.", then=advice)
-    values = _values(call.config, known)
+    stored = await _stored(call, resource, known)
+    values = _values(call.config, known) | (stored or {})
+    origins = {
+        one: "given" if one in call.config.named else "database" for one in (*call.config.named, *(stored or ()))
+    }
     shown = [
         setting
         for setting in known.values()
@@ -83,10 +91,12 @@ async def config(
     ]
     data = {
         "file": call.settings_file,
+        "database": call.shown_address if stored is not None else None,
         "settings": {
             setting.name: {
                 "value": values[setting.name],
                 "default": _default(setting),
+                "from": origins.get(setting.name, "default"),
                 "meaning": setting.meaning,
                 "environment": setting.environment,
             }
@@ -99,10 +109,29 @@ async def config(
     def row(setting: "Setting") -> "tuple[Text | str, ...]":
         value = values[setting.name]
         name = styled(setting.name, "bold" if value != _default(setting) else "")
-        return name, str(value), setting.meaning, setting.environment
+        origin = origins.get(setting.name, "default")
+        return name, "–" if value is None else str(value), origin, setting.meaning, setting.environment
 
-    heads = ("setting", "value", "meaning", "environment")
-    return listing(data, shown, heads, row, "Every setting has its default.")
+    heads = ("setting!", "value", "from!?", "meaning??", "environment!???")
+    of = f"Settings for {call.shown_address}" if stored is not None else "Settings"
+    return listing(data, shown, heads, row, "Every setting has its default.", title=of)
+
+
+async def _stored(call: Call, resource: str | None, known: "Mapping[str, Setting]") -> dict[str, object] | None:
+    """Return the settings that are stored with the resource and used, by name. Return None without a database or a resource."""
+    from memolog.memory import Memory
+
+    if is_missing(call.address):
+        return None
+    opened = call.config.with_overrides({"read_only": True})
+    async with Memory(call.address, config=opened) as memory:
+        if resource is None and len(await memory.resources()) != 1:
+            return None
+        name = await chosen_resource(memory, resource)
+        await refuse_unknown(memory, name)
+        completed = await memory.resource(name).config()
+    values = _values(completed, known)
+    return {name: values[name] for name in completed.named - opened.named}
 
 
 def _values(config: "Config", known: "Mapping[str, Setting]") -> dict[str, object]:

@@ -51,7 +51,7 @@ async def export(
     if file == "-":
         await call.memory.export(cast("IO[str]", JsonOutput()), resource=resource)
         return Answer(data=None, is_printed=True)
-    with call.progress(f"exporting to {file}"):
+    with call.progress(f"exporting to {file}", "No file was written. Run the command again to start over."):
         report = await call.memory.export(file, resource=resource, overwrite=overwrite)
     lines = [("written to", file), ("resources", ", ".join(report.resources))]
     lines += [(kind, f"{count:,}") for kind, count in report.lines.items() if count]
@@ -94,15 +94,9 @@ async def import_(
         from memolog.db.postgres_address import safe_url
 
         raise InputError(f"There is no file {safe_url(str(file))}.", then="Check the path.")
-    with call.progress(f"importing {file}") as show_detail:
-        report = await call.memory.import_from(
-            file,
-            resource=resource,
-            format=format_,
-            dry_run=dry_run,
-            progress=lambda count: show_detail(f"{count:,} read"),
-            revive=revive,
-        )
+    then = "Nothing was changed." if dry_run else "These are stored. Run the command again to import the rest."
+    with call.progress(f"importing {file}", then):
+        report = await call.memory.import_from(file, resource=resource, format=format_, dry_run=dry_run, revive=revive)
     return Answer(data=report, show=lambda: _show_import(report))
 
 
@@ -127,13 +121,20 @@ async def backup(
     call: Call, file: Annotated[Path, typer.Argument(help="File to create.")], overwrite: _Overwrite = False
 ) -> Answer:
     """Copy a SQLite database to a file. The database may be in use. For PostgreSQL, use the tools of PostgreSQL."""
-    with call.progress(f"copying to {file}"):
+    with call.progress(f"copying to {file}", "No file was written. Run the command again to start over."):
         size = await call.memory.backup(file, overwrite=overwrite)
     data = {"file": str(file), "bytes": size}
     return Answer(data=data, show=f"Copied {call.shown_address} to {file}: {size:,} bytes.")
 
 
-@verb(app, needs="address", writes=True, makes=True, example="memolog restore backup.db --db restored.db")
+@verb(
+    app,
+    needs="address",
+    writes=True,
+    makes=True,
+    installed=False,
+    example="memolog restore backup.db --db restored.db",
+)
 async def restore(
     call: Call,
     file: Annotated[Path, typer.Argument(help="Backup file.")],

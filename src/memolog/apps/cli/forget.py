@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memolog.apps.cli.command import Answer, Call, DryRun, InResource, Yes, refuse_unknown, verb
-from memolog.apps.cli.output import console, counted, fields, styled
+from memolog.apps.cli.output import Paragraph, console, counted, fields, styled
 from memolog.core.exact_json import encode
 from memolog.core.observation import MARKS
 from memolog.errors import InputError, NotFound
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-_Line = Annotated[str, typer.Argument(help="Line of the log (g3.2 or its id). `memolog log --sources` shows both.")]
+# Said after Ctrl-C.
+_ATOMIC = "Forgetting is one transaction: all or nothing. --dry-run shows what is still there. Run the command again to finish."
+_Line = Annotated[
+    str, typer.Argument(help="Line of the log: g3.2, from `memolog log --sources`, or its id, from --ids.")
+]
 
 
 @verb(app, needs="resource", writes=True, example="memolog forget --thread notes --dry-run")
@@ -55,7 +59,8 @@ async def forget(
 
     if not dry_run and not yes:
         _ask(await run(dry_run=True))
-    with call.progress("counting" if dry_run else "forgetting"):
+    then = "Nothing was changed." if dry_run else _ATOMIC
+    with call.progress("counting" if dry_run else "forgetting", then):
         gone = await run(dry_run=dry_run)
         if not dry_run:
             await _purge(call)
@@ -122,9 +127,7 @@ async def _id_of(call: Call, name: str, state: str) -> str:
 
 
 def _line_answer(line: "Observation", words: str) -> Answer:
-    return Answer(
-        data=line, show=lambda: styled(f"{words} ", "green").append_text(styled(f"{line.id}\n{line.text}", "default"))
-    )
+    return Answer(data=line, show=lambda: Paragraph(styled(line.text), styled(f"{words}: ", "green")))
 
 
 @verb(app, writes=True, example='memolog correct g1.1 "The API lives in backend/." --thread notes --priority high')
@@ -142,7 +145,7 @@ async def correct(
         raise InputError(f"priority must be one of {', '.join(MARKS)}, got {priority!r}.")
     name = await _id_of(call, observation, "active")
     line = await call.of_resource.edit_observation(name, text, priority=wanted)
-    return _line_answer(line, "The line is now")
+    return _line_answer(line, "Corrected")
 
 
 @verb(app, writes=True, example="memolog retract g1.1 --thread notes")
@@ -174,7 +177,8 @@ async def doctor(
     """Check that nothing in the database is lost, duplicated or misplaced. Exit code 1: there are problems."""
     if resource is not None:
         await refuse_unknown(call.memory, resource, None)
-    with call.progress("repairing" if repair else "examining"):
+    then = "Repairs are one transaction. Run the command again." if repair else "Nothing was changed. Run it again."
+    with call.progress("repairing" if repair else "examining", then):
         report = await call.memory.doctor(resource, repair=repair)
     data = {"healthy": report.is_healthy, **encode(report), "examined": dict(report.examined)}
     return Answer(data=data, show=lambda: _show_report(report, repair=repair), code=0 if report.is_healthy else 1)
@@ -191,9 +195,15 @@ def _show_report(report: "Report", *, repair: bool) -> "RenderableType":
     result = styled("healthy", "green") if report.is_healthy else styled(f"{problems}{advice}", "bold red")
     return fields(
         [
-            ("examined", ", ".join(f"{n:,} {what}" for what, n in report.examined)),
+            ("examined", ", ".join(_examined(what, n) for what, n in report.examined)),
             *found,
             ("copy before the repair", report.copy or None),
             ("result", result),
         ]
     )
+
+
+def _examined(what: str, number: int) -> str:
+    """Return a number with its noun. `what` is plural, such as `documents of the index`."""
+    first, _, rest = what.partition(" ")
+    return counted(number, f"{first.removesuffix('s')} {rest}".strip(), what)

@@ -1,4 +1,4 @@
-"""Show and restore earlier states of the log: `history`, `diff`, `as-of` and `revert`."""
+"""Show and restore earlier states of the log and of a thread: `history`, `diff`, `as-of`, `revert`, `rewind` and `branches`."""
 
 from difflib import unified_diff
 from typing import TYPE_CHECKING, Annotated
@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memolog.apps.cli.command import Answer, Call, listing, moment_in, verb
-from memolog.apps.cli.output import show_diff, when
+from memolog.apps.cli.output import counted, one_line, show_diff, when
 from memolog.apps.cli.status import show_groups
 from memolog.errors import InputError
 
 if TYPE_CHECKING:
     from memolog.core.observation import Generation
     from memolog.log.snapshot import GroupRow
+    from memolog.messages.branches import Branch
 
 app = typer.Typer()
 
@@ -21,8 +22,9 @@ app = typer.Typer()
 async def history(call: Call) -> Answer:
     """List the generations of the log with their cause, time and token counts."""
     made = await call.of_thread.history()
-    heads = (">generation", "cause!", "at!", ">tokens before", ">tokens after", ">lines dropped")
-    return listing({"generations": made}, made, heads, _generation, "There is no log yet.")
+    heads = (">generation", "cause!", "at!", ">tokens before?", ">tokens after?", ">lines dropped??")
+    empty, title = f"{call.thread} has no log yet.", f"Generations of the log of {call.thread}"
+    return listing({"generations": made}, made, heads, _generation, empty, title=title)
 
 
 def _generation(made: "Generation") -> tuple[str, ...]:
@@ -63,13 +65,19 @@ def _count(lines: list[str], sign: str) -> int:
     return sum(line.startswith(sign) and not line.startswith(sign * 3) for line in lines)
 
 
-@verb(app, example="memolog as-of 2026-03-18")
+@verb(app, example="memolog as-of 2026-03-18\nmemolog as-of yesterday")
 async def as_of(
     call: Call,
-    moment: Annotated[str, typer.Argument(help="Date, time or age, such as 2026-03-14, 2026-03-14T09:30, 3h or 2d.")],
+    moment: Annotated[
+        list[str],
+        typer.Argument(
+            help="Day, time or age: 2026-03-14, 2026-03-14T09:30, yesterday, last monday, 3h or 2 days ago. "
+            "Of a day: the end of the day."
+        ),
+    ],
 ) -> Answer:
     """Show the log as it was at a moment. Exit code 1: there was no log yet."""
-    at = moment_in(moment, call.memory.clock.now())
+    at = moment_in(" ".join(moment), call.memory.clock.now(), end=True)
     groups = await call.of_thread.as_of(at)
     data = {
         "at": at,
@@ -78,9 +86,8 @@ async def as_of(
             for g in groups
         ],
     }
-    return Answer(
-        data=data, show=lambda: show_groups(groups, f"There was no log at {when(at)}."), code=0 if groups else 1
-    )
+    title, empty = f"Log of {call.thread} as of {when(at)}", f"{call.thread} had no log at {when(at)}."
+    return Answer(data=data, show=lambda: show_groups(groups, title, empty), code=0 if groups else 1)
 
 
 @verb(app, writes=True, example="memolog revert 1")
@@ -93,9 +100,60 @@ async def revert(
     made = await call.of_thread.restore(generation)
     words = (
         f"Generation {made.number} consists of generation {generation} and all later observations. "
-        f"The log has {made.tokens_after:,} tokens (before: {made.tokens_before:,})."
+        f"The log has {counted(made.tokens_after, 'token')} (before: {made.tokens_before:,})."
     )
     return Answer(data=made, show=words)
+
+
+# ---------------------------------------------------------------- rewinding
+
+
+@verb(app, writes=True, example="memolog rewind 2 --thread notes")
+async def rewind(
+    call: Call,
+    to: Annotated[str, typer.Argument(help="Number or id of the last message that stays; 0 withdraws all messages.")],
+) -> Answer:
+    """Withdraw all messages after a message, and keep them as a branch. Exit code 1: there are none.
+
+    Observations of the withdrawn messages are removed from the log.
+    """
+    branch = await call.of_thread.rewind(to=int(to) if to.isdigit() else to)
+    return _branch_answer(call, branch, f"No message of {call.thread} follows {to}.", code=1)
+
+
+def _branch_answer(call: Call, branch: "Branch | None", empty: str, *, code: int = 0) -> Answer:
+    if branch is None:
+        return Answer(data=None, show=empty, code=code)
+    words = (
+        f"Withdrew {counted(branch.messages, 'message')} of {call.thread} after message {branch.kept_to}. "
+        f"`memolog restore-branch {branch.id} --thread {call.thread}` restores them."
+    )
+    return Answer(data=branch, show=words)
+
+
+@verb(app, example="memolog branches --thread drafts --db shared.db")
+async def branches(call: Call) -> Answer:
+    """List the branches of a thread: messages that were withdrawn and can be restored. Exit code 1: there are none."""
+    found = await call.of_thread.branches()
+    return listing(
+        {"branches": found},
+        found,
+        ("branch!", ">after message", ">messages?", "at!?", "begins"),
+        lambda b: (b.id, f"{b.kept_to:,}", f"{b.messages:,}", when(b.created_at), one_line(b.preview)),
+        f"{call.thread} has no branches.",
+        title=f"Branches of {call.thread}",
+    )
+
+
+@verb(app, writes=True, example="memolog restore-branch b1 --thread drafts --db shared.db")
+async def restore_branch(
+    call: Call, branch: Annotated[str, typer.Argument(help="Branch, such as b1, from `memolog branches`.")]
+) -> Answer:
+    """Restore the messages of a branch. Other messages after the common beginning are withdrawn and become a new branch."""
+    made = await call.of_thread.restore_branch(branch)
+    answer = _branch_answer(call, made, "")
+    words = f"Restored branch {branch} of {call.thread}. "
+    return Answer(data={"restored": branch, "withdrawn": made}, show=f"{words}{answer.show}".strip())
 
 
 def _refuse_unknown(generation: int, newest: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memolog.apps.cli.command import Answer, Call, DryRun, Yes, verb
-from memolog.apps.cli.output import console, show_diff, styled
+from memolog.apps.cli.output import show, show_diff, styled
 from memolog.errors import InputError
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _apply(
     data["differs"] = [_difference(change) for change in changes if change.differs]
     if not call.as_json:
         for change in todo:
-            console().print(show_diff(diff(change)), soft_wrap=True)
+            show(show_diff(diff(change)))
         for change in changes:
             if change.differs:
                 _show_difference(change)

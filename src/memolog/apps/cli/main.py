@@ -19,6 +19,7 @@ from memolog.apps.cli import (
     serve,
     status,
     tasks,
+    threads,
     working_memory,
 )
 from memolog.apps.cli.output import show_error
@@ -28,6 +29,9 @@ from memolog.version import __version__
 # The base class of all usage errors. Not every version of typer exports it under a public name.
 _Misuse: Final = cast("type[Exception]", typer.BadParameter.__bases__[0])
 _AS_JSON: Final = "memolog.as_json"
+# Options that may be before the verb, and those of them that have no value.
+_BEFORE: Final = frozenset({"--db", "--resource", "-r", "--thread", "-t", "--config", "--json"})
+_FLAGS: Final = frozenset({"--json"})
 
 
 class Verbs(TyperGroup):
@@ -37,7 +41,7 @@ class Verbs(TyperGroup):
         """Return the typer context of one command line, and store in it whether `--json` was given."""
         as_json = _asks_for_json(args)
         with _reported(as_json=as_json):
-            made = super().make_context(info_name, args, parent, **extra)
+            made = super().make_context(info_name, _behind_the_verb(args, self), parent, **extra)
         made.meta[_AS_JSON] = as_json
         return made
 
@@ -45,6 +49,19 @@ class Verbs(TyperGroup):
         """Run the verb of the command line."""
         with _reported(as_json=ctx.meta.get(_AS_JSON, False)):
             return super().invoke(ctx)
+
+
+def _behind_the_verb(words: Sequence[str], group: TyperGroup) -> list[str]:
+    """Return the words of a command line with the common options that are before the verb moved behind it."""
+    moved, rest = list[str](), list(words)
+    while rest and rest[0].partition("=")[0] in _BEFORE:
+        count = 1 if "=" in rest[0] or rest[0] in _FLAGS else 2
+        moved, rest = moved + rest[:count], rest[count:]
+    at, inner = 0, group
+    while at < len(rest) and isinstance(inner, TyperGroup):
+        inner = cast("Any", inner.commands.get(rest[at]))
+        at += 1
+    return [*rest[:at], *moved, *rest[at:]]
 
 
 def _asks_for_json(words: Sequence[str]) -> bool:
@@ -74,7 +91,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 nothing found, 2 wrong usage, 3 failed, 4 try again later, 130 interrupted.",
+    epilog="--db, --resource, --thread, --config and --json may be before or after the command. "
+    "Exit codes: 0 done, 1 nothing found, 2 wrong usage, 3 failed, 4 try again later, 130 interrupted.",
 )
 
 
@@ -94,7 +112,7 @@ def options(
     del version
 
 
-for family in (config, install, status, search, observe, history, export, forget, bench, serve):
+for family in (config, install, status, search, observe, history, threads, export, forget, bench, serve):
     app.add_typer(family.app)
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(working_memory.app, name="wm")

@@ -3,9 +3,11 @@
 Rich is imported only if output for people is needed.
 """
 
+import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from io import TextIOBase
 from typing import TYPE_CHECKING, Final
@@ -14,7 +16,8 @@ from memolog.core.exact_json import dumps, encode
 from memolog.errors import MemologError
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.segment import Segment
     from rich.table import Table
     from rich.text import Text
 
@@ -22,6 +25,18 @@ COLOURS: Final = {"high": "bold red", "medium": "yellow", "low": "dim", "done": 
 _WIDTH_WITHOUT_TERMINAL: Final = 120
 # Maximum number of characters in a cell of a table.
 _LONGEST_CELL: Final = 400
+# The indent of a line, with the mark of a list.
+_INDENT: Final = re.compile(r"\s*(?:[-*•+] +)?")
+# Width of a line that is not wrapped.
+_ENDLESS: Final = 1_000_000
+# Minimum width of a wrapped text, however deep it is indented.
+_NARROWEST: Final = 20
+# A column of text is at least this wide if its text is as long. Longer words may be divided.
+_COMFORTABLE: Final = 18
+_LONGEST_WORD: Final = 30
+# Columns between two columns of a table.
+_BETWEEN: Final = 3
+_LONGEST_ZONE: Final = 5
 # Control characters, bidirectional marks and lone surrogates.
 _UNSAFE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 # Control, bidirectional and invisible characters. `safe_json` writes them as JSON escapes.
@@ -34,19 +49,77 @@ _PICTURES: Final = {chr(code): chr(0x2400 + code) for code in range(0x20)}
 
 
 def console(*, to_stderr: bool = False) -> "Console":
-    """Return a console with the width of the terminal. If the output is not a terminal, the width is fixed."""
+    """Return a console with the width of the terminal. Without a terminal, the width is `COLUMNS`, or fixed."""
     from rich.console import Console
 
     stream = sys.stderr if to_stderr else sys.stdout
-    width = None if stream.isatty() else _WIDTH_WITHOUT_TERMINAL
+    # Rich reads COLUMNS itself.
+    width = None if stream.isatty() or os.environ.get("COLUMNS") else _WIDTH_WITHOUT_TERMINAL
     return Console(file=stream, width=width, highlight=False, emoji=False)
 
 
+def is_wrapped() -> bool:
+    """Return whether long lines are wrapped: on a terminal, or if `COLUMNS` is set. Lines in a pipe stay whole."""
+    return sys.stdout.isatty() or bool(os.environ.get("COLUMNS"))
+
+
 def show(shown: "RenderableType") -> None:
-    """Print output for people. Plain text is not wrapped."""
+    """Print output for people, without spaces at the ends of lines."""
+    from rich.segment import Segments
     from rich.text import Text
 
-    console().print(shown, soft_wrap=isinstance(shown, Text))
+    out = console()
+    options = out.options
+    if isinstance(shown, Text):
+        shown = Paragraph(shown)
+    rendered = out.render(shown, options.update(overflow="fold"))
+    out.print(Segments(_without_padding(rendered)), crop=False, soft_wrap=True, end="")
+
+
+def _without_padding(rendered: "Iterable[Segment]") -> "Iterator[Segment]":
+    from rich.segment import Segment
+
+    for line in Segment.split_lines(rendered):
+        while line and not line[-1].text.strip():
+            line.pop()
+        if line:
+            line[-1] = Segment(line[-1].text.rstrip(), line[-1].style)
+        yield from line
+        yield Segment.line()
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A text whose wrapped lines are indented like its first line, or like the end of `lead`, which is before the text.
+
+    With `wrapped`, they have this indent.
+    """
+
+    text: "Text"
+    lead: "Text | None" = None
+    wrapped: str | None = None
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        from rich.text import Text
+
+        if not is_wrapped():
+            # A very wide line is never wrapped.
+            yield from console.render(
+                (self.lead or Text()).copy().append_text(self.text), options.update(width=_ENDLESS)
+            )
+            return
+        lead = self.lead
+        for line in self.text.split("\n", allow_blank=True):
+            indent = found.end() if (found := _INDENT.match(line.plain)) else 0
+            before = (lead.copy() if lead is not None else Text()).append_text(line[:indent])
+            after = Text(" " * before.cell_len if self.wrapped is None else self.wrapped)
+            room = max(_NARROWEST, options.max_width - max(before.cell_len, after.cell_len))
+            for wrapped in line[indent:].wrap(console, room, overflow="fold") or [Text()]:
+                wrapped.rstrip()
+                yield before.append_text(wrapped)
+                before = after.copy()
+            if lead is not None:
+                lead = Text(" " * lead.cell_len)
 
 
 def print_json(data: object) -> None:
@@ -96,19 +169,25 @@ def styled(text: str, style: str = "") -> "Text":
     return Text(clean(text), style=style)
 
 
-def local(moment: datetime, zone: str | None) -> datetime:
-    """Return a moment in a time zone. Without a zone, or with an unknown zone, return the moment in UTC."""
-    from memolog.text.dates import local as in_zone
-
-    return in_zone(moment, zone)
+def local(moment: datetime) -> datetime:
+    """Return a moment in the time zone of this machine (`TZ`)."""
+    return moment.astimezone()
 
 
-def when(moment: datetime | None) -> str:
-    """Return a moment as text with its UTC offset. None becomes a dash."""
+def zone_of(moment: datetime) -> str:
+    """Return the name of the time zone of a moment: `CET`, or `UTC+05:30` if it has no short name."""
+    name = moment.tzname() or ""
+    if name.isalpha() and len(name) <= _LONGEST_ZONE:
+        return name
+    return f"UTC{moment.isoformat()[-6:]}"
+
+
+def when(moment: datetime | None, *, seconds: bool = False) -> str:
+    """Return a moment in the time zone of this machine, with the name of the zone. None becomes a dash."""
     if moment is None:
         return "–"
-    clock = moment.isoformat()[-6:] if moment.utcoffset() else "UTC"
-    return f"{moment:%Y-%m-%d %H:%M} {clock}"
+    here = local(moment)
+    return f"{here:{'%Y-%m-%d %H:%M:%S' if seconds else '%Y-%m-%d %H:%M'}} {zone_of(here)}"
 
 
 def day(moment: datetime | None) -> str:
@@ -116,7 +195,7 @@ def day(moment: datetime | None) -> str:
     return "without a date" if moment is None else f"{moment:%A %Y-%m-%d}"
 
 
-def bar(tokens: int, limit: int, *, width: int = 24) -> "Text":
+def bar(tokens: int, limit: int, *, width: int = 16) -> "Text":
     """Return a bar that shows how much of a limit is used, followed by the numbers."""
     from rich.text import Text
 
@@ -136,36 +215,108 @@ def fields(rows: Iterable[tuple[str, "Text | str | None"]]) -> "Table":
     grid.add_column(overflow="fold")
     for name, value in rows:
         if value is not None:
-            grid.add_row(name, styled(value) if isinstance(value, str) else value)
+            text = styled(value) if isinstance(value, str) else value
+            grid.add_row(name, Paragraph(text) if is_wrapped() else text)
     return grid
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence["Text | str"]]) -> "Table":
-    """Return a table. A column is right-aligned if its head starts with `>`, and is not wrapped if its head ends with `!`."""
-    from rich import box
-    from rich.table import Table
+def heading(text: str) -> "Text":
+    """Return the title of an output, which names its subject."""
+    return styled(text, "bold")
 
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for head in heads:
-        made.add_column(
-            head.strip(">!"),
-            justify="right" if head.startswith(">") else "left",
-            no_wrap=head.endswith("!") or head.startswith(">"),
-            overflow="fold",
-        )
-    for row in rows:
-        made.add_row(*(styled(one_line(cell)) if isinstance(cell, str) else cell for cell in row))
-    return made
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """A table with a title. If it is too wide, it leaves out columns instead of dividing words.
+
+    A head that starts with `>` is right-aligned. A column whose head ends with `!` is not wrapped. Columns whose heads have `?`
+    may be left out: first the column with the most `?`, and of several the last one.
+    """
+
+    heads: Sequence[str]
+    rows: "Sequence[Sequence[Text]]"
+    title: str | None = None
+    caption: str | None = None
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        from rich import box
+        from rich.table import Table
+
+        if self.title:
+            yield Paragraph(heading(self.title))
+        kept, left_out = self._fitting(options.max_width)
+        made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold dim")
+        for column in kept:
+            head = self.heads[column]
+            made.add_column(
+                _name(head),
+                justify="right" if head.startswith(">") else "left",
+                # The head of a number may be wrapped.
+                no_wrap=_is_whole(head),
+                overflow="fold",
+                min_width=min(self._width(column), options.max_width),
+            )
+        for row in self.rows:
+            made.add_row(*(row[column] for column in kept))
+        yield made
+        for words in (self.caption, f"Too narrow for: {', '.join(left_out)}." if left_out else None):
+            if words:
+                yield Paragraph(styled(words, "dim"))
+
+    def _fitting(self, width: int) -> tuple[list[int], list[str]]:
+        """Return the columns that fit, and the names of the columns that are left out."""
+        kept, left_out = list(range(len(self.heads))), list[str]()
+        while sum(map(self._width, kept)) + _BETWEEN * (len(kept) - 1) > width:
+            column = max(kept, key=lambda one: (self.heads[one].count("?"), one))
+            if "?" not in self.heads[column]:
+                break
+            kept.remove(column)
+            left_out.insert(0, _name(self.heads[column]))
+        return kept, left_out
+
+    def _width(self, column: int) -> int:
+        """Return the smallest width at which no word of a column is divided and its lines are not too short."""
+        head = self.heads[column]
+        cells = [row[column] for row in self.rows]
+        whole = max((cell.cell_len for cell in cells), default=0)
+        if head.startswith(">"):
+            return max(whole, *map(len, _name(head).split()))
+        if _is_whole(head):
+            return max(whole, len(_name(head)))
+        longest = max((len(word) for cell in cells for word in cell.plain.split()), default=0)
+        whole = min(whole, max(min(longest, _LONGEST_WORD), _COMFORTABLE))
+        return max(whole, *map(len, _name(head).split()))
+
+
+def _is_whole(head: str) -> bool:
+    return "!" in head
+
+
+def _name(head: str) -> str:
+    return head.strip(">!?")
+
+
+def table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence["Text | str"]],
+    *,
+    title: str | None = None,
+    caption: str | None = None,
+) -> Listing:
+    """Return a table. `Listing` describes the heads."""
+    cells = [[styled(one_line(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    return Listing(heads=heads, rows=cells, title=title, caption=caption)
 
 
 def show_diff(text: str) -> "RenderableType":
     """Return a unified diff in colours."""
-    from rich.text import Text
+    from rich.console import Group
 
     if not text.strip():
         return styled("There is no difference.", "dim")
     colours = {"+": "green", "-": "red", "@": "cyan"}
-    return Text("\n").join(styled(line, colours.get(line[:1], "")) for line in text.splitlines())
+    lines = [(line, colours.get(line[:1], "")) for line in text.splitlines()]
+    return Group(*(Paragraph(styled(line[1:], colour), styled(line[:1], colour)) for line, colour in lines))
 
 
 def show_error(error: MemologError, *, as_json: bool) -> None:
@@ -176,7 +327,7 @@ def show_error(error: MemologError, *, as_json: bool) -> None:
         print_json({"error": words})
         return
     err = console(to_stderr=True)
-    err.print(styled("Error: ", "bold red").append_text(styled(error.what, "default")), soft_wrap=True)
+    err.print(Paragraph(styled(error.what), styled("Error: ", "bold red")), soft_wrap=True)
     for label, words in (("Why", error.why), ("Next", error.then)):
         if words:
-            err.print(styled(f"{label:>5}: ", "dim").append_text(styled(words, "default")), soft_wrap=True)
+            err.print(Paragraph(styled(words), styled(f"{label:>5}: ", "dim")), soft_wrap=True)

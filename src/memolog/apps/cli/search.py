@@ -1,19 +1,21 @@
 """Search the memory, and show original messages: `search` and `recall`."""
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from memolog.apps.cli.command import Answer, Call, Cursor, InThread, chosen_thread, refuse_unknown, verb
-from memolog.apps.cli.output import clean, counted, local, one_line, styled, when
+from memolog.apps.cli.output import Paragraph, clean, counted, heading, one_line, styled, when
+from memolog.errors import InputError, NotFound
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
     from memolog.core.message import Message
-    from memolog.search.values import SearchAnswer, SearchResult
+    from memolog.search.values import Recalled, RecalledPiece, SearchAnswer, SearchResult
 
 app = typer.Typer()
 # Maximum number of characters that are shown of a message before or after a result.
@@ -36,65 +38,72 @@ async def search(
     ] = None,
     by_thread: Annotated[bool, typer.Option("--by-thread", help="Show only the best result of each thread.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show the parts of each score.")] = False,
+    ids: Annotated[bool, typer.Option("--ids", help="Show the id of each result.")] = False,
     cursor: Cursor = None,
 ) -> Answer:
     """Search messages, observations and tasks, best first. Exit code 1: nothing found."""
     await refuse_unknown(call.memory, call.resource, thread)
     sources: Any = source or None
-    found = await call.of_resource.search(
-        query,
-        thread=thread,
-        limit=limit,
-        context=neighbours,
-        sources=sources,
-        by="thread" if by_thread else "message",
-        explain=explain,
-        cursor=cursor,
-    )
-    return Answer(data=found, show=lambda: _show_results(found), code=0 if found.results else 1)
+    with call.progress("indexing", "What is indexed stays indexed. The next search indexes the rest."):
+        found = await call.of_resource.search(
+            query,
+            thread=thread,
+            limit=limit,
+            context=neighbours,
+            sources=sources,
+            by="thread" if by_thread else "message",
+            explain=explain,
+            cursor=cursor,
+        )
+    title = f"{counted(found.total, 'result')} for “{one_line(query, 60)}” in {thread or call.resource}"
+    return Answer(data=found, show=lambda: _show_results(found, title, ids=ids), code=0 if found.results else 1)
 
 
-def _show_results(found: "SearchAnswer") -> "RenderableType":
-    from rich.text import Text
+def _show_results(found: "SearchAnswer", title: str, *, ids: bool) -> "RenderableType":
+    from rich.console import Group
 
-    lines = [line for result in found.results for line in _result(result)]
-    if not found.results:
-        lines.append(styled("Nothing found.", "dim"))
+    lines: list[RenderableType] = [heading(title)] if found.results else [styled("Nothing found.", "dim")]
+    lines += [line for result in found.results for line in _result(result, ids=ids)]
     if found.relaxed:
         words = f"The query was not found as written. Its parts were searched instead: {', '.join(found.relaxed)}"
-        lines.append(styled(words, "dim"))
+        lines.append(Paragraph(styled(words, "dim")))
     if found.behind:
         threads = f"{counted(found.behind, 'thread')} {'has' if found.behind == 1 else 'have'}"
         words = f"{threads} messages that are not in the index yet, and a read-only memory cannot update the index."
-        lines.append(styled(f"{words} Search once without read_only.", "yellow"))
+        lines.append(Paragraph(styled(f"{words} Search once without read_only.", "yellow")))
     if found.next:
-        lines.append(styled(f"{counted(found.total, 'result')}; next page: --cursor {found.next}", "dim"))
-    return Text("\n").join(lines)
+        lines.append(styled(f"next page: --cursor {found.next}", "dim"))
+    return Group(*lines)
 
 
-def _result(result: "SearchResult") -> "Iterator[Text]":
+def _result(result: "SearchResult", *, ids: bool) -> "Iterator[RenderableType]":
     number = str(result.seq) if result.seq else result.handle
-    # A handle is unique only within one log, so a result without a thread also shows its id.
-    place = " ".join(filter(None, (result.thread, number, None if result.thread or result.task else result.id)))
+    place = " ".join(filter(None, (result.thread, number)))
     who = " ".join(filter(None, (result.role or result.state, result.speaker)))
-    head = f"{result.source} · {who} · {place} · {when(local(result.at, result.zone))}"
-    yield styled(f"{result.rank:>3}. ", "bold").append(clean(head), style="cyan")
+    head = " · ".join(filter(None, (result.source, who, place, when(result.at), result.id if ids else "")))
+    yield Paragraph(styled(head, "cyan"), styled(f"{result.rank:>3}. ", "bold"))
     for message in result.before:
         yield _neighbour(message)
-    yield styled("     ").append_text(marked(one_line(result.snippet, 600)))
+    yield Paragraph(marked(one_line(result.snippet, 600)), styled("     "))
     for message in result.after:
         yield _neighbour(message)
     if result.parts:
-        yield styled("     " + "  ".join(f"{name} {value:.3f}" for name, value in result.parts.items()), "dim")
+        parts = "  ".join(f"{name} {value:.3f}" for name, value in result.parts.items())
+        yield Paragraph(styled(parts, "dim"), styled("     "))
 
 
-def _neighbour(message: "Message") -> "Text":
+def _neighbour(message: "Message") -> "RenderableType":
     """Return one line for a message before or after a result: its text or, without a text, its tool call or tool result."""
+    who = " ".join(filter(None, (message.role, message.speaker)))
+    text = text_of(message)
+    return Paragraph(styled(f"{who} {message.seq}: {one_line(text, _NEIGHBOUR)}", "dim"), styled("       "))
+
+
+def text_of(message: "Message") -> str:
+    """Return the text of a message or, without a text, its tool call or tool result."""
     from memolog.search.analysis import text_of_parts
 
-    who = " ".join(filter(None, (message.role, message.speaker)))
-    text = "[raw text removed]" if message.pruned else message.text or text_of_parts(message.parts)
-    return styled(f"       {who} {message.seq}: {one_line(text, _NEIGHBOUR)}", "dim")
+    return "[raw text removed]" if message.pruned else message.text or text_of_parts(message.parts)
 
 
 def marked(snippet: str) -> "Text":
@@ -106,11 +115,15 @@ def marked(snippet: str) -> "Text":
     return text
 
 
-@verb(app, needs="resource", example="memolog recall 1-4 --thread atlas --full")
+@verb(
+    app,
+    needs="resource",
+    example="memolog recall 4 --thread atlas\nmemolog recall 4 --context 2\nmemolog recall 1-4 --thread atlas --full",
+)
 async def recall(
     call: Call,
     reference: Annotated[
-        str, typer.Argument(help="A group (g3), a line of the log (g3.2 or its id), a message, or a span (12-30).")
+        str, typer.Argument(help="A message (43 or its id), a span (12-30), a group (g3) or a line of the log (g3.2).")
     ],
     thread: Annotated[
         str | None,
@@ -121,6 +134,9 @@ async def recall(
             help="Thread. Default: all threads. For a message number or a span: the thread with the newest activity.",
         ),
     ] = None,
+    neighbours: Annotated[
+        int, typer.Option("--context", help="Number of messages to show before and after.", min=0, max=1000)
+    ] = 0,
     full: Annotated[bool, typer.Option("--full", help="Show whole messages.")] = False,
     tool: Annotated[str | None, typer.Option(help="Only calls and results of this tool.")] = None,
     part: Annotated[int | None, typer.Option(help="Only this part of each message, counted from 0.", min=0)] = None,
@@ -130,23 +146,86 @@ async def recall(
     """Show the original messages of a reference, in pages. Exit code 1: nothing to show."""
     from memolog.search.recall_store import is_number
 
-    await refuse_unknown(call.memory, call.resource, None)
     # Message numbers are unique only within a thread. A number without a thread means the thread with the newest activity.
     is_latest = thread is None and is_number(reference)
     where = await chosen_thread(call.memory, call.resource, None) if is_latest else thread
+    named = await _with_neighbours(call, where, reference, neighbours)
     page = await call.of_resource.recall(
-        reference, thread=where, detail="full" if full else "low", tool=tool, part=part, tokens=tokens, cursor=cursor
+        named, thread=where, detail="full" if full else "low", tool=tool, part=part, tokens=tokens, cursor=cursor
     )
 
     def show() -> "RenderableType":
-        text = styled(f"Thread {where} (--thread selects another one)\n" if is_latest else "", "dim")
-        text.append_text(styled(page.text) if page.items else _nothing(tool, part))
+        from rich.console import Group
+
+        threads = list(dict.fromkeys(item.thread for item in page.items))
+        hint = " (--thread selects another one)" if is_latest else ""
+        lines: list[RenderableType] = [heading(f"Thread {', '.join(threads)}{hint}")] if threads else []
+        for item in page.items:
+            lines += _recalled(item, several=len(threads) > 1, full=full)
+        if not page.items:
+            lines.append(_nothing(tool, part))
         for name, token in (("before", page.previous), ("after", page.next)):
             if token:
-                text.append(f"\nmore {name}: --cursor {token}", style="dim")
-        return text
+                lines.append(styled(f"more {name}: --cursor {token}", "dim"))
+        return Group(*lines)
 
     return Answer(data=page, show=show, code=0 if page.items else 1)
+
+
+async def _with_neighbours(call: Call, thread: str | None, reference: str, count: int) -> str:
+    """Return one message or span, with `count` messages on each side, as a span. Other references do not change."""
+    from memolog.search.recall_store import SPAN
+
+    found = re.fullmatch(rf"(?:(?P<thread>.*\S)\s+)?{SPAN.pattern}", reference.strip(), re.DOTALL)
+    if found is not None:
+        where = found["thread"] or ""
+        first, last = int(found["first"]), int(found["last"] or found["first"])
+    else:
+        try:
+            message = (await call.of_resource.message(reference, thread=thread))[0]
+        except (NotFound, InputError):
+            if count:
+                raise InputError(
+                    f"--context needs a message or a span, got {reference!r}.",
+                    then="Omit --context, or pass the number of a message, such as 43.",
+                ) from None
+            return reference
+        where, first, last = message.thread, message.seq, message.seq
+    return f"{where} {max(1, first - count)}-{last + count}".strip() if 0 < first <= last else reference
+
+
+def _recalled(item: "Recalled", *, several: bool, full: bool) -> "Iterator[RenderableType]":
+    """Yield a message: with `full` its head and its whole parts, otherwise one paragraph."""
+    place = f"{item.thread} #{item.seq}" if several else f"#{item.seq}"
+    who = f'{item.role} "{item.speaker}"' if item.speaker else item.role
+    head = f"{place} {when(item.at)} {who}"
+    if item.state != "live":
+        yield Paragraph(styled(f"{head}: [{item.state}]", "dim"))
+        return
+    pieces = [_piece(piece, full=full) for piece in item.pieces] or [styled("[nothing to show]", "dim")]
+    if item.pruned:
+        pieces.insert(0, styled("[raw text removed]", "dim"))
+    if full:
+        yield styled(head, "bold")
+        yield from (Paragraph(piece, styled("    ")) for piece in pieces)
+        return
+    text = styled(f"{head}: ", "bold")
+    for number, piece in enumerate(pieces):
+        text.append(" | " if number else "", style="dim").append_text(piece)
+    yield Paragraph(text, wrapped="    ")
+
+
+def _piece(piece: "RecalledPiece", *, full: bool) -> "Text":
+    names = {"tool_call": "call", "tool_result": "error" if piece.is_error else "result"}
+    name = " ".join(filter(None, (names.get(piece.type, piece.type), piece.tool)))
+    text = styled("" if piece.type == "text" else f"[{name}] ", "red" if piece.is_error else "cyan")
+    text.append_text(styled(piece.text if full else one_line(piece.text, 1_000), "default"))
+    if full and not piece.is_whole:
+        end = piece.start + len(piece.text)
+        text.append(f"\n[characters {piece.start:,} to {end:,} of {piece.length:,}]", style="dim")
+    for file in piece.files:
+        text.append_text(styled(f" [{file}]", "magenta"))
+    return text
 
 
 def _nothing(tool: str | None, part: int | None) -> "Text":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memolog.apps.cli.command import Answer, Call, chosen_resource, read_text, refuse_missing, verb
-from memolog.apps.cli.output import console, fields, print_json, styled
+from memolog.apps.cli.output import console, fields, print_json, show, styled
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -255,7 +255,7 @@ async def proxy(
                     "x-memolog-thread, x-memolog-resource" + (", x-memolog-token" if settings.access else ""),
                 ),
             ]
-            console().print(fields(shown), soft_wrap=True)
+            show(fields(shown))
         with suppress(TimeoutError):
             # Handle SIGTERM like Ctrl-C, so that open requests are saved.
             await asyncio.wait_for(caught(signal.SIGTERM).get(), seconds)

@@ -7,10 +7,12 @@ import typer
 
 from memolog.apps.cli.command import Answer, Call, Cursor, Limit, acting_user, listing, moment_in, verb
 from memolog.apps.cli.output import counted, fields, one_line, styled, when
-from memolog.apps.cli.search import marked
+from memolog.apps.cli.search import marked, text_of
+from memolog.apps.cli.status import span_name
 from memolog.core.exact_json import encode
 from memolog.core.observation import Span
 from memolog.errors import InputError
+from memolog.text.dates import duration
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -46,12 +48,12 @@ async def list_tasks(
     page = await call.of_resource.tasks().list(
         status=statuses, labels=label or (), assignee=assignee, blocked=blocked, limit=limit, after=after
     )
-    return _tasks_answer(page, caption=f"more: --after {page.next}" if page.next else None)
+    return _tasks_answer(page, f"Tasks of {call.resource}", f"more: --after {page.next}" if page.next else None)
 
 
-def _tasks_answer(page: "Page[Task]", caption: str | None = None) -> Answer:
-    heads = ("task!", "status!", "prio!", "type!", "title", "who")
-    return listing(page, page.items, heads, _task_row, "There are no such tasks.", caption=caption)
+def _tasks_answer(page: "Page[Task]", title: str, caption: str | None = None) -> Answer:
+    heads = ("task!", "status!", "prio!?", "type!??", "title", "who???")
+    return listing(page, page.items, heads, _task_row, "There are no such tasks.", title=title, caption=caption)
 
 
 def _task_row(task: "Task") -> "tuple[Text | str, ...]":
@@ -74,9 +76,10 @@ async def ready(call: Call, label: _Labels = None, limit: Limit = 10) -> Answer:
     return listing(
         found,
         found.items,
-        ("task!", "prio!", "title", "why"),
+        ("task!", "prio!?", "title", "why"),
         lambda item: (styled(item.task.handle, "bold"), f"P{item.task.priority}", item.task.title, item.why),
         f"Nothing is ready: {caption}.",
+        title=f"Ready tasks of {call.resource}",
         caption=caption,
     )
 
@@ -93,10 +96,11 @@ def _rows(task: "Task") -> "list[tuple[str, Text | str | None]]":
         ("task", styled(f"{task.handle}  {one_line(task.title)}", "bold")),
         ("status", _status(task)),
         ("what", f"{task.type}, priority {task.priority}"),
-        ("changed", f"{when(task.updated_at)}, version {task.version}; made {when(task.created_at)}"),
+        ("created", when(task.created_at)),
+        ("changed", f"{when(task.updated_at)}, version {task.version}"),
         ("description", task.description or None),
         ("assignee", task.assignee or None),
-        ("held by", f"{task.session} until {when(task.held_until)}" if task.session and task.held_until else None),
+        ("held by", f"{task.session}, until {when(task.held_until)}" if task.session and task.held_until else None),
         ("labels", ", ".join(sorted(task.labels)) or None),
         ("deferred", when(task.defer_until) if task.defer_until else None),
         ("due", when(task.due) if task.due else None),
@@ -117,7 +121,7 @@ def _show_view(view: "TaskView") -> "RenderableType":
     }
     rows = _rows(view.task)
     rows += [(name, _refs(refs)) for name, refs in linked.items() if refs]
-    return fields([*rows, ("messages", str(view.messages))])
+    return fields([*rows, ("linked", counted(view.messages, "message"))])
 
 
 def _refs(refs: "Iterable[TaskRef]") -> str:
@@ -141,14 +145,17 @@ async def search(
     def row(hit: "TaskHit") -> "tuple[Text | str, ...]":
         return styled(hit.task.handle, "bold"), hit.task.status, hit.task.title, marked(one_line(hit.snippet, 200))
 
-    return listing({"hits": hits}, hits, ("task!", "status!", "title", "found"), row, "Nothing found.")
+    heads = ("task!", "status!?", "title", "found")
+    title = f"Tasks of {call.resource} for “{one_line(query, 60)}”"
+    return listing({"hits": hits}, hits, heads, row, "Nothing found.", title=title)
 
 
 @verb(app, needs="resource", example="memolog tasks history T-1")
 async def history(call: Call, task: TaskName, limit: Limit = 100) -> Answer:
     """Show the changes of a task."""
+    handle = (await call.of_resource.tasks().get(task)).handle
     page = await call.of_resource.tasks().history(task, limit=limit)
-    heads = ("at!", "who!", "what!", "details")
+    heads = ("at!", "who?", "what!", "details")
     return listing(
         page,
         page.items,
@@ -157,9 +164,10 @@ async def history(call: Call, task: TaskName, limit: Limit = 100) -> Answer:
             when(change.at),
             change.who,
             change.what,
-            one_line(str(encode(change.details)), 200) if change.details else "",
+            ", ".join(f"{name} {one_line(str(value), 200)}" for name, value in encode(change.details).items()),
         ),
         "",
+        title=f"Changes of {handle}",
     )
 
 
@@ -167,7 +175,7 @@ async def history(call: Call, task: TaskName, limit: Limit = 100) -> Answer:
 async def explain(call: Call, task: TaskName) -> Answer:
     """Explain why a task is or is not ready. Exit code 1: it is not ready."""
     found = await call.of_resource.tasks().explain(task)
-    words = f"{found.task.handle} is {'ready' if found.is_ready else 'not ready'}: " + " ".join(found.reasons)
+    words = f"{found.task.handle}: {' '.join(found.reasons)}"
     return Answer(data=found, show=words, code=0 if found.is_ready else 1)
 
 
@@ -180,7 +188,10 @@ async def about(call: Call, task: TaskName, limit: Limit = 20) -> Answer:
         rows = _rows(found.task)
         rows += [("learned", one_line(line.text)) for line in found.observations]
         rows += [
-            (f"{item.message.thread} {item.message.seq}", f"{item.message.role}: {one_line(item.message.text, 160)}")
+            (
+                f"{item.message.thread} {item.message.seq}",
+                f"{item.message.role}: {one_line(text_of(item.message), 160)}",
+            )
             for item in found.messages
         ]
         return fields([*rows, ("cost", f"{counted(found.cost.requests, 'request')}, ${found.cost.cost:.4f}")])
@@ -193,7 +204,8 @@ async def stale(
     call: Call, days: Annotated[float, typer.Option(help="Days without a change.", min=0)] = 14, limit: Limit = 50
 ) -> Answer:
     """List tasks without recent changes that are not in progress. Exit code 1: there are none."""
-    return _tasks_answer(await call.of_resource.tasks().stale(days=days, limit=limit))
+    title = f"Tasks of {call.resource} without a change for {duration(days * 86_400)}"
+    return _tasks_answer(await call.of_resource.tasks().stale(days=days, limit=limit), title)
 
 
 @verb(app, needs="resource", example="memolog tasks duplicates")
@@ -205,9 +217,10 @@ async def duplicates(
     return listing(
         {"pairs": found},
         found,
-        (">likeness", "task", "other"),
+        (">likeness?", "task", "other"),
         lambda p: (f"{p.likeness:.2f}", f"{p.task.handle} {p.task.title}", f"{p.other.handle} {p.other.title}"),
         "There are no probable duplicates.",
+        title=f"Probable duplicates among the tasks of {call.resource}",
     )
 
 
@@ -216,6 +229,7 @@ _Session = Annotated[
     typer.Option(envvar="MEMOLOG_SESSION", help="Session that holds the task. Default: this user."),
 ]
 _Thread = Annotated[str | None, typer.Option("--thread", "-t", help="Thread whose messages are linked to the task.")]
+_Messages = Annotated[list[str], typer.Argument(help="Message ids, or one span of a thread (12-30).")]
 _Lease = Annotated[float | None, typer.Option(help="Seconds until the claim expires.", min=1)]
 _Force = Annotated[bool, typer.Option("--force", help="Also if another session holds the task.")]
 _Kind = Annotated[str, typer.Option(help="Kind of link: blocks, parent-child, related or discovered-from.")]
@@ -223,7 +237,7 @@ _Priority = Annotated[
     int | None, typer.Option("--priority", "-p", help="Priority from 0 (highest) to 4 (lowest).", min=0, max=4)
 ]
 _Type = Annotated[str | None, typer.Option("--type", help="Type: bug, feature, task, epic or chore.")]
-_Due = Annotated[str | None, typer.Option(help="Due date: 2026-03-14, or 2d for two days from now.")]
+_Due = Annotated[str | None, typer.Option(help="Due date: 2026-03-14, tomorrow, friday, or 2d for two days from now.")]
 _NewLabels = Annotated[list[str] | None, typer.Option(help="Label; repeatable.")]
 
 
@@ -330,7 +344,7 @@ async def claim_next(
 
 
 def _claim_answer(claimed: "Claimed") -> Answer:
-    words = f"{claimed.task.handle} is {'still ' if claimed.renewed else ''}yours until {when(claimed.until)}."
+    words = f"{claimed.task.handle} is {'still ' if claimed.renewed else ''}yours, until {when(claimed.until)}."
     return _task_answer(claimed.task, words, claimed)
 
 
@@ -388,9 +402,10 @@ async def draft(
     call: Call, task: TaskName, most: Annotated[int, typer.Option(help="Maximum number of lines.", min=1)] = 8
 ) -> Answer:
     """Draft a closing summary, with the messages that each line cites."""
-    with call.progress("drafting"):
+    with call.progress("drafting", "Nothing was changed. Run the command again to start over."):
         made = await _tasks(call).draft_summary(task, most=most)
-    cited = "\n".join(f"[{n}] {thread} {first}-{last}" for n, (thread, first, last) in enumerate(made.sources, start=1))
+    spans = [(thread, span_name(Span(first=first, last=last))) for thread, first, last in made.sources]
+    cited = "\n".join(f"[{number}] {thread} {span}" for number, (thread, span) in enumerate(spans, start=1))
     return Answer(data=made, show=f"{made.text}\n{cited}", code=0 if made.text else 1)
 
 
@@ -407,7 +422,7 @@ async def link(
     """Link two tasks. A link that closes a circle is refused."""
     sort: Any = kind
     linked = await _tasks(call).link(source, target, sort)
-    return _task_answer(linked, f"{source} {kind} {linked.handle}.")
+    return _task_answer(linked, f"Linked {source} and {linked.handle}: {kind}.")
 
 
 @verb(app, needs="resource", writes=True, example="memolog tasks unlink T-1 T-2")
@@ -427,19 +442,55 @@ async def unlink(
 async def attach(
     call: Call,
     task: TaskName,
-    messages: Annotated[list[str], typer.Argument(help="Message ids, or one span of a thread (12-30).")],
+    messages: _Messages,
     thread: _Thread = None,
     kind: Annotated[str, typer.Option(help="Kind of link: output, reference or created-from.")] = "reference",
 ) -> Answer:
     """Link messages to a task. Exit code 1: all were linked already."""
     sort: Any = kind
+    tasks = _tasks(call)
+    new = await tasks.attach(task, _chosen(messages), sort, thread=thread)
+    view = await tasks.show(task)
+    words = f"Linked to {view.task.handle} as {kind}: {new} new, {counted(view.messages, 'message')} in all."
+    return Answer(data={"linked": new, "in_all": view.messages}, show=words, code=0 if new else 1)
+
+
+def _chosen(messages: list[str]) -> "list[str] | Span":
     first, _, last = messages[0].partition("-")
     is_span = len(messages) == 1 and first.isdigit() and last.isdigit()
     if is_span and not 1 <= int(first) <= int(last):
         raise InputError(f"{messages[0]} is not a span.", then="Write the first and the last number, such as 12-30.")
-    chosen = Span(first=int(first), last=int(last)) if is_span else messages
+    return Span(first=int(first), last=int(last)) if is_span else messages
+
+
+@verb(app, needs="resource", writes=True, example="memolog tasks detach T-1 1-2 --thread atlas")
+async def detach(call: Call, task: TaskName, messages: _Messages, thread: _Thread = None) -> Answer:
+    """Unlink messages from a task. Exit code 1: none was linked."""
     tasks = _tasks(call)
-    new = await tasks.attach(task, chosen, sort, thread=thread)
+    gone = await tasks.detach(task, _chosen(messages), thread=thread)
     view = await tasks.show(task)
-    words = f"Linked to {view.task.handle} as {kind}: {new} new, {counted(view.messages, 'message')} in all."
-    return Answer(data={"linked": new, "in_all": view.messages}, show=words, code=0 if new else 1)
+    words = f"Unlinked {counted(gone, 'message')} from {view.task.handle}; {counted(view.messages, 'message')} left."
+    return Answer(data={"unlinked": gone, "in_all": view.messages}, show=words, code=0 if gone else 1)
+
+
+# ---------------------------------------------------------------- decay
+
+
+@verb(app, needs="resource", writes=True, example="memolog tasks decay")
+async def decay(call: Call, limit: Limit = 500) -> Answer:
+    """Reduce closed tasks to their summary after 30 days, and archive them after 90 days. Exit code 1: none is old enough."""
+    done = await _tasks(call).decay(limit=limit)
+    rows = [
+        ("summarised", ", ".join(done.summarised) or None),
+        ("archived", ", ".join(done.archived) or None),
+    ]
+    if not (done.summarised or done.archived):
+        return Answer(data=done, show="No closed task is old enough.", code=1)
+    return Answer(data=done, show=lambda: fields(rows))
+
+
+@verb(app, needs="resource", writes=True, example="memolog tasks restore T-4")
+async def restore(call: Call, task: TaskName) -> Answer:
+    """Restore the description, metadata and summary of a decayed task."""
+    restored = await _tasks(call).restore(task)
+    return _task_answer(restored, f"Restored {restored.handle}.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from memolog.apps.cli.command import Answer, Call, Limit, acting_user, listing, read_text, verb
-from memolog.apps.cli.output import one_line, show_diff, styled, when
+from memolog.apps.cli.output import heading, one_line, show_diff, styled, when
 from memolog.errors import DocumentNotFound, InputError
 
 if TYPE_CHECKING:
@@ -38,8 +38,9 @@ def _of(call: Call, thread: str | None) -> "WorkingMemory":
 
 def _show_document(document: "Document") -> "RenderableType":
     now = document.current
-    head = f"{document.thread or document.resource}, version {now.number}, {document.format}, by {now.by} at {when(now.at)}\n"
-    return styled(head, "dim").append_text(styled(now.text, "default"))
+    title = f"Working memory of {document.thread or document.resource}\n"
+    head = f"version {now.number}, {document.format}, by {now.by} at {when(now.at)}\n"
+    return heading(title).append_text(styled(head, "dim")).append_text(styled(now.text, "default"))
 
 
 def _answer(document: "Document") -> Answer:
@@ -164,9 +165,10 @@ async def versions(
     return listing(
         {"versions": found},
         found,
-        (">version", "at!", "by!", ">characters", "begins"),
+        (">version", "at!", "by?", ">characters??", "begins"),
         lambda v: (str(v.number), when(v.at), v.by, f"{len(v.text):,}", one_line(v.text, 60)),
         "There is no working memory yet.",
+        title=f"Versions of the working memory of {thread or call.resource}",
     )
 
 

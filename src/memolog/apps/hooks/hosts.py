@@ -241,6 +241,31 @@ def _adding(place: Place, hook: Sequence[str], server: Sequence[str] | None) -> 
     return edit
 
 
+def installed_database(home: Path, folder: Path, environment: Mapping[str, str]) -> str | None:
+    """Return the database of the installed hooks: those of the project that contains `folder`, else those of the user."""
+    project = next((one for one in (folder, *folder.parents) if (one / ".git").exists()), folder)
+    for where in (project, None):
+        for host in KNOWN:
+            place = Place(host=host, project=where, home=home, environment=environment)
+            # A settings file that cannot be read counts as one without hooks.
+            with suppress(InputError, OSError, ValueError):
+                for command in _our_commands(_at(_plain(_read(place.hooks) or "")[0], "hooks")):
+                    words = [word.strip('"') for word in shlex.split(command, posix=os.name != "nt")]
+                    return words[words.index("--db") + 1]
+    return None
+
+
+def _our_commands(entry: object) -> Iterator[str]:
+    """Yield the commands of Memolog in a part of a settings file."""
+    if isinstance(entry, str):
+        if MARK in entry:
+            yield entry
+    elif isinstance(entry, dict | list):
+        inner = cast("dict[str, object] | list[object]", entry)
+        for one in inner.values() if isinstance(inner, dict) else inner:
+            yield from _our_commands(one)
+
+
 def _with_hooks(host: Host, hook: Sequence[str], text: str) -> str:
     if host == "cursor" and "version" not in _at(text):
         # Cursor requires this field.

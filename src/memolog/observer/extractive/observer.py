@@ -33,6 +33,7 @@ from memolog.observer.extractive.statements import (
     REQUEST,
     WISHES,
     agrees,
+    announced_subject,
     answer_of,
     asks_something,
     category_of,
@@ -542,8 +543,13 @@ def _request(utterance: Utterance) -> str | None:
 def _title(user: Sequence[Utterance]) -> str | None:
     for utterance in user:
         for sentence in _sentences_without_filler(utterance):
-            text = subject_of(sentence)
-            if sum(word.lower() not in STOP for word in words_of(text)) < _MIN_TITLE_WORDS and len(text) < _MIN_TITLE:
+            announced = announced_subject(sentence)
+            text = announced or subject_of(sentence)
+            if (
+                announced is None
+                and sum(word.lower() not in STOP for word in words_of(text)) < _MIN_TITLE_WORDS
+                and len(text) < _MIN_TITLE
+            ):
                 continue
             short = text if len(text) <= _MAX_TITLE else cut_at_clause(text, _MAX_TITLE)
             words = short.split(" ")

@@ -446,6 +446,22 @@ WISHES: Final = re.compile(
 )
 
 
+_ANNOUNCEMENT: Final = re.compile(
+    r"(?:this (?:thread|chat|conversation|session) (?:is about|is for|concerns|covers)"
+    r"|(?:here|in this (?:thread|chat|conversation|session)),? (?:we|i) (?:(?:will |want to )?(?:talk|speak|chat) about|discuss)"
+    r"|(?:now|next|today)(?:,| we (?:talk|speak) about| we discuss)?(?= (?:the|a|an|our|my) ))\s+"
+    r"(?:(?:the|a|an|our|my) )?",
+    re.IGNORECASE,
+)
+
+
+def announced_subject(sentence: str) -> str | None:
+    """Return the subject that a sentence such as "This thread is about the server" announces, or None."""
+    text = without_opening(sentence).strip(" .!?")
+    hit = _ANNOUNCEMENT.match(text)
+    return text[hit.end() :] if hit and len(text) > hit.end() else None
+
+
 def subject_of(sentence: str) -> str:
     """Return the subject of a sentence, without its greeting, its polite opening and words such as "I'm looking for"."""
     text = without_request(without_opening(sentence)).strip(" .!?")

@@ -9,6 +9,12 @@ SELECT EXISTS (SELECT 1 FROM search_behind WHERE resource = :resource) AS behind
 -- count_behind --
 SELECT COUNT(*) AS threads FROM search_behind WHERE resource = :resource
 
+-- count_waiting --
+-- The number of new messages and of changed rows that are not indexed yet.
+SELECT COALESCE((SELECT SUM(t.last_seq - t.indexed_seq) FROM search_behind b JOIN threads t ON t.pk = b.thread_pk
+    WHERE b.resource = :resource), 0)
+  + (SELECT COUNT(*) FROM search_queue WHERE resource = :resource) AS waiting
+
 -- threads_behind --
 SELECT t.pk, t.indexed_seq, t.last_seq FROM search_behind b JOIN threads t ON t.pk = b.thread_pk
 WHERE b.resource = :resource
