@@ -65,9 +65,9 @@ class Lists(Caller):
         self._talk = json.loads(json.dumps(self._talk))
         self._client = wrap(self.driver, provider.async_client(), memory, thread=THREAD, resource=RESOURCE)
 
-    async def back(self, count: int) -> None:
+    async def back(self, question: str) -> None:
         """Shorten the list."""
-        del self._talk[len(self._talk) - count :]
+        del self._talk[[one[0]["content"] for one in self._talk].index(question) :]
 
     async def ask(self, text: str, *, streamed: bool) -> None:
         """Add the question and the answers to the list."""
@@ -260,7 +260,7 @@ class PydanticAI(Caller):
         super().__init__(*args)
         self._agent: Any = None
         self._history: list[ModelMessage] = []
-        self._starts: list[int] = []
+        self._starts: dict[str, int] = {}
 
     async def open(self, memory: Memory, provider: Provider) -> None:
         """Read the messages from a file, as a program does that was started again."""
@@ -281,10 +281,9 @@ class PydanticAI(Caller):
             case _:
                 return AnthropicModel("m", provider=AnthropicProvider(anthropic_client=client))
 
-    async def back(self, count: int) -> None:
+    async def back(self, question: str) -> None:
         """Shorten the history."""
-        del self._history[self._starts[-count] :]
-        del self._starts[-count:]
+        del self._history[self._starts[question] :]
 
     async def ask(self, text: str, *, streamed: bool) -> None:
         """Run the agent with the history."""
@@ -294,7 +293,7 @@ class PydanticAI(Caller):
                 await result.get_output()
         else:
             result = await self._agent.run(text, **options)
-        self._starts.append(len(self._history))
+        self._starts[text] = len(self._history)
         self._history = result.all_messages()
 
     async def leave(self, text: str) -> None:
@@ -321,6 +320,7 @@ class OpenAIAgents(Caller):
 
     api = "responses"
     rewinds = False
+    hears_streams = False
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -335,7 +335,7 @@ class OpenAIAgents(Caller):
         model = kind("m", provider.async_client())
         self._agent = OpenAIAgent[Any](name="helper", instructions=INSTRUCTIONS, tools=[look], model=model)
 
-    async def back(self, count: int) -> None:
+    async def back(self, question: str) -> None:
         """Do nothing, because the session is the thread."""
 
     async def ask(self, text: str, *, streamed: bool) -> None:
@@ -367,11 +367,13 @@ class OpenAIAgentsChat(OpenAIAgents):
 class LangChain(Caller):
     """LangChain with a checkpointer. The program goes back to an earlier checkpoint."""
 
+    hears_streams = False
+
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._agent: Any = None
         self._saver = InMemorySaver()
-        self._ends: list[Any] = []
+        self._before: dict[str, Any] = {}
         self._at: Any = {"configurable": {"thread_id": THREAD}}
 
     async def open(self, memory: Memory, provider: Provider) -> None:
@@ -394,31 +396,30 @@ class LangChain(Caller):
             checkpointer=self._saver,
         )
 
-    async def back(self, count: int) -> None:
+    async def back(self, question: str) -> None:
         """Continue from an earlier checkpoint."""
-        del self._ends[len(self._ends) - count :]
-        self._at = self._ends[-1]
+        self._at = self._before[question]
 
-    async def _run(self, work: Awaitable[Any]) -> None:
+    async def _run(self, text: str, work: Awaitable[Any]) -> None:
+        self._before[text] = self._at
         try:
             await work
         finally:
             # The checkpoint contains the question of a failed agent run too.
-            self._at = {"configurable": {"thread_id": THREAD}}
-            self._ends.append((await self._agent.aget_state(self._at)).config)
+            self._at = (await self._agent.aget_state({"configurable": {"thread_id": THREAD}})).config
 
     async def ask(self, text: str, *, streamed: bool) -> None:
         """Run the agent."""
         given = {"messages": [HumanMessage(text, id=uuid4().hex)]}
         if not streamed:
-            await self._run(self._agent.ainvoke(given, self._at))
+            await self._run(text, self._agent.ainvoke(given, self._at))
             return
 
         async def read() -> None:
             async for _ in self._agent.astream(given, self._at, stream_mode="messages"):
                 pass
 
-        await self._run(read())
+        await self._run(text, read())
 
     async def leave(self, text: str) -> None:
         """Leave the stream after its first words."""
@@ -431,7 +432,7 @@ class LangChain(Caller):
                     break
             await stream.aclose()
 
-        await self._run(read())
+        await self._run(text, read())
 
 
 class AgentFramework(Caller):
@@ -455,7 +456,7 @@ class AgentFramework(Caller):
             context_providers=[MemoryProvider(memory, resource=RESOURCE, tools=False)],
         )
 
-    async def back(self, count: int) -> None:
+    async def back(self, question: str) -> None:
         """Do nothing, because the session has no messages of its own."""
 
     def _said(self, text: str) -> FrameworkMessage:

@@ -4,7 +4,6 @@ A `Caller` is a program that uses one adapter. The story decides what is asked a
 stored. All choices follow from a seed.
 """
 
-import asyncio
 import json
 import random
 from abc import ABC, abstractmethod
@@ -42,10 +41,8 @@ class Caller(ABC):
     """Whether the program still has the question after the last failure."""
     rewinds: bool = True
     """Whether the adapter rewinds the thread if the program goes back. Otherwise the program does it itself."""
-    keeps_cut: bool = True
-    """Whether the words of a stream that broke are stored."""
-    keeps_left: bool = True
-    """Whether the words of a stream that the program stopped reading are stored."""
+    hears_streams: bool = True
+    """Whether the adapter hears the pieces of a stream. Then the words of a stream that broke are stored."""
 
     def __init__(self, seed: random.Random, look: Callable[[int], str]) -> None:
         self.chance, self.look = seed, look
@@ -72,8 +69,8 @@ class Caller(ABC):
         """Ask a question, and stop reading after the first piece of the answer."""
 
     @abstractmethod
-    async def back(self, count: int) -> None:
-        """Go back to before the last questions, as many as `count`. Another question is asked next."""
+    async def back(self, question: str) -> None:
+        """Go back to before a question. Another question is asked next."""
 
 
 @dataclass(slots=True)
@@ -299,7 +296,7 @@ class Story:
         spoken = next(place for place, event in enumerate(events, start=1) if f"'{answer[:3]}'" in str(event))
         self._plan = [Reply(text=answer, cut=spoken)]
         await self._fail(self.caller.ask(one.question, streamed=True))
-        one.lines += [f"assistant: {answer[:3]}"] * self.caller.keeps_cut
+        one.lines += [f"assistant: {answer[:3]}"] * self.caller.hears_streams
         self._failed(one)
 
     async def cut_calls(self) -> None:
@@ -341,12 +338,12 @@ class Story:
     async def _back(self, count: int) -> None:
         if self.talk[-1].is_lost:
             self._withdraw(1)
+        question = self.talk[-count].question
         if not self.caller.rewinds:
             rows = await stored(self.memory, RESOURCE, THREAD)
-            question = self.talk[-count].question
             before = [row.seq for row in rows if row.seq < next(r.seq for r in reversed(rows) if r.text == question)]
             await self.thread.rewind(to=before[-1])
-        await self.caller.back(count)
+        await self.caller.back(question)
         self._withdraw(count)
 
     async def restart(self) -> None:
@@ -371,8 +368,6 @@ class Story:
             last.maybe = None
         expected = list(_lines(self.talk))[-len(lines) :] if lines else []
         assert lines == expected, (self.did[-4:], _short(lines), _short(expected))
-        tasks = {task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()}
-        assert not {name for name in tasks if name.startswith("memolog-")}
 
 
 def _short(lines: list[str]) -> list[str]:
