@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from memolog import Config, Event, Memory, Message, NewMessage, ObservationConfig, ReflectionConfig
 from memolog.context.context import Block, Context, ContextMessage
 from memolog.core.message import ReasoningPart, TextPart, ToolCallPart, ToolResultPart, parts_from_json
-from memolog.events import Activated, GenerationMade
+from memolog.events import Activated, GenerationMade, Withdrawn
 from memolog.messages.validation import check_message
 from memolog.text.escape import fixed_text
 from memolog.transfer.exact import Json
@@ -37,14 +37,14 @@ class Prompts:
         memory.subscribe(self._hear)
 
     def _hear(self, event: Event) -> None:
-        self.changes += isinstance(event, Activated | GenerationMade)
+        self.changes += isinstance(event, Activated | GenerationMade | Withdrawn)
 
     def add(self, without_edge: str) -> None:
         """Keep one prompt as exact text: instructions, then messages, in the order of the wire, without the edge."""
         self.sent.append((self.changes, without_edge))
 
     def check(self, *, least_changes: int = 2) -> None:
-        """Each prompt extends the one before it byte for byte, unless the log was activated in between."""
+        """Each prompt extends the one before it byte for byte, unless the log or the thread was changed in between."""
         assert self.changes >= least_changes, f"the log changed {self.changes} times: nothing was put to the test"
         pairs = list(zip(self.sent, self.sent[1:], strict=False))
         compared = [(a, b) for (before, a), (after, b) in pairs if before == after]

@@ -1,11 +1,11 @@
-"""A provider that follows a script, behind the libraries' own clients: three APIs, in one piece or streamed, no network.
+"""A provider that follows a script and the providers' published rules, behind the libraries' own clients: three APIs, no network.
 
-What it was sent is kept for a test to look at.
+What it was sent is kept for a test to look at. A request that breaks a rule is answered with HTTP status 400.
 """
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,8 @@ import httpx2
 from anthropic import Anthropic, AsyncAnthropic
 from openai import AsyncOpenAI, OpenAI
 
-from adapters.kit import line_of, split_messages
+from adapters.kit import line_of, split_edge, split_messages
+from adapters.rules import Rules, signature
 from memolog.adapters.anthropic import wrap as wrap_anthropic
 from memolog.adapters.openai import wrap as wrap_openai
 
@@ -30,6 +31,8 @@ class Reply:
     status: int = 200
     breaks: str | None = None
     """The kind of error that a stream ends with after its first word, though it began well."""
+    cut: int | None = None
+    """The number of events after which the connection of a stream breaks."""
     thinks: bool = True
     """Whether an API that tells what its model thought does so here."""
 
@@ -223,7 +226,7 @@ class Responses(Driver):
         return result.output_text
 
     def prompt(self, body: Json) -> str:
-        return "\n\n".join([body["instructions"], *map(line_of, split_messages(body["input"])[0])])
+        return "\n\n".join([body.get("instructions", ""), *map(line_of, split_messages(body["input"])[0])])
 
 
 class Messages(Driver):
@@ -251,7 +254,8 @@ class Messages(Driver):
         return {**self.said(""), "messages": [{"role": "user", "content": said}]}
 
     def answer(self, reply: Reply, number: int, tokens: int) -> Json:
-        thought: Json = {"type": "thinking", "thinking": "hm", "signature": f"sig-{number}"}
+        text = f"thought {number}"
+        thought: Json = {"type": "thinking", "thinking": text, "signature": signature(text)}
         content: list[Json] = [thought] if reply.thinks else []
         if reply.text:
             content.append({"type": "text", "text": reply.text})
@@ -305,14 +309,18 @@ class Messages(Driver):
         return "".join(block.text for block in result.content if block.type == "text")
 
     def prompt(self, body: Json) -> str:
-        blocks = [("system", block) for block in body["system"]]
-        blocks += [(message["role"], block) for message in body["messages"] for block in message["content"]]
-        said = [(role, block) for role, block in blocks if not str(block.get("text", "")).endswith("</now>")]
-        bare = [
-            (role, {name: value for name, value in block.items() if name != "cache_control"}) for role, block in said
-        ]
-        # The log grows before what was said: what a cache has of the one must not depend on the other.
-        return "".join(f"{role} {json.dumps(block)}\n" for role, block in bare)
+        system = body.get("system") or []
+        said = [("system", system), *((message["role"], message["content"]) for message in body["messages"])]
+        lines: list[str] = []
+        for role, content in said:
+            for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+                bare = {name: value for name, value in block.items() if name != "cache_control"}
+                if role == "user" and block.get("type") == "text":
+                    bare["text"] = split_edge(block["text"])[0]
+                # The log grows before what was said: what a cache has of the one must not depend on the other.
+                if bare.get("text") != "":
+                    lines.append(f"{role} {json.dumps(bare)}\n")
+        return "".join(lines)
 
 
 APIS: dict[str, Driver] = {"chat": Chat(), "responses": Responses(), "messages": Messages()}
@@ -323,16 +331,49 @@ def wrap(driver: Driver, client: Any, memory: Any, **bound: Any) -> Any:
     return (wrap_anthropic if isinstance(driver, Messages) else wrap_openai)(client, memory, **bound)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """An answer as it goes over the wire: an error or an answer in one piece, or the lines of a stream."""
+
+    status: int = 200
+    data: Json = field(default_factory=dict[str, Any])
+    lines: tuple[bytes, ...] | None = None
+    is_cut: bool = False
+    """Whether the connection breaks after the lines."""
+
+
+def send(driver: Driver, rules: Rules, body: Json, reply: Reply, number: int, tokens: int | None = None) -> Sent:
+    """Return the answer of a provider to a request. `tokens` is the number of input tokens that it reports."""
+    if broken := rules.check(driver.name, body):
+        error = {"type": "invalid_request_error", "message": "; ".join(broken)}
+        return Sent(status=400, data={"type": "error", "error": error})
+    if reply.status != 200:
+        return Sent(status=reply.status, data={"error": {"type": "api_error", "message": "out of order"}})
+    answer = driver.answer(reply, number, len(json.dumps(body)) // 4 if tokens is None else tokens)
+    rules.remember(driver.name, answer)
+    if not body.get("stream"):
+        return Sent(data=answer)
+    events = driver.events(answer)[: reply.cut]
+    if reply.breaks is not None:
+        spoken = [number for number, event in enumerate(events, start=1) if f"'{reply.text[:3]}'" in str(event)]
+        events = [*(events[: spoken[0]] if reply.text else ()), driver.error(reply.breaks)]
+    lines = [f"event: {event.get('type', 'message')}\ndata: {json.dumps(event)}\n\n".encode() for event in events]
+    if driver.name == "chat":
+        lines = [*(line.split(b"\n", 1)[1] for line in lines), *([b"data: [DONE]\n\n"] * (reply.cut is None))]
+    return Sent(lines=tuple(lines), is_cut=reply.cut is not None)
+
+
 @dataclass
 class Provider:
     """The server: answers with what the script says, and keeps what it was sent."""
 
     driver: Driver
     script: Callable[[Json], Reply | Awaitable[Reply]]
+    rules: Rules = field(default_factory=Rules)
     bodies: list[Json] = field(default_factory=list[Json])
     headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     cut_after: int | None = None
-    """End a stream after so many events, as a broken connection would."""
+    """End a stream after so many events, as a server does that stops without an error."""
 
     def client(self) -> Any:
         """Return the library's client that does not wait."""
@@ -364,24 +405,20 @@ class Provider:
         return body
 
     def _response(self, reply: Reply, *, is_async: bool) -> httpx2.Response:
-        if reply.status != 200:
-            error = {"error": {"type": "api_error", "message": "out of order"}}
-            return httpx2.Response(reply.status, json=error, headers={"retry-after-ms": "1"})
-        answer = self.driver.answer(reply, len(self.bodies), len(json.dumps(self.bodies[-1])) // 4)
-        if not self.bodies[-1].get("stream"):
-            return httpx2.Response(200, json=answer)
-        events = self.driver.events(answer)[: self.cut_after]
-        if reply.breaks is not None:
-            spoken = [number for number, event in enumerate(events, start=1) if f"'{reply.text[:3]}'" in str(event)]
-            events = [*(events[: spoken[0]] if reply.text else ()), self.driver.error(reply.breaks)]
-        lines = [f"event: {event.get('type', 'message')}\ndata: {json.dumps(event)}\n\n".encode() for event in events]
-        if self.driver.name == "chat":
-            lines = [line.split(b"\n", 1)[1] for line in lines]
-            lines += [b"data: [DONE]\n\n"] if self.cut_after is None else []
-        content = _later(lines) if is_async else iter(lines)
+        sent = send(self.driver, self.rules, self.bodies[-1], reply, len(self.bodies))
+        if sent.lines is None:
+            return httpx2.Response(sent.status, json=sent.data, headers={"retry-after-ms": "1"})
+        lines = sent.lines if self.cut_after is None else sent.lines[: self.cut_after]
+        content = _later(lines, is_cut=sent.is_cut) if is_async else _now(lines, is_cut=sent.is_cut)
         return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=content)
 
 
-async def _later(lines: list[bytes]) -> AsyncIterator[bytes]:
-    for line in lines:
+def _now(lines: Iterable[bytes], *, is_cut: bool) -> Iterator[bytes]:
+    yield from lines
+    if is_cut:
+        raise httpx2.ReadError("the connection was closed")
+
+
+async def _later(lines: Iterable[bytes], *, is_cut: bool) -> AsyncIterator[bytes]:
+    for line in _now(lines, is_cut=is_cut):
         yield line

@@ -722,6 +722,6 @@ async def test_thinking_between_tool_calls_is_untouched() -> None:
         await call(**MESSAGES.said("look"))
         await call(**MESSAGES.results([("c1", "42")]))
     assert provider.bodies[1]["messages"][1]["content"] == [
-        {"type": "thinking", "thinking": "hm", "signature": "sig-1"},
+        {"type": "thinking", "thinking": "thought 1", "signature": signature("thought 1")},
         {"type": "tool_use", "id": "c1", "name": "look", "input": {"n": 1}},
     ]

@@ -93,7 +93,7 @@ async def test_a_client_that_sends_its_whole_history(tmp_path: Path, api: str, i
         assert arguments == [{"at": number} for number in range(4)]
         if api != "chat":
             # What the model thought goes back to it untouched, where it was.
-            marks = [f"enc-{n}" if api == "responses" else f"sig-{n}" for n in range(1, 8)]
+            marks = [f"enc-{n}" if api == "responses" else signature(f"thought {n}") for n in range(1, 8)]
             sent = json.dumps(said_in(world.upstream.seen[-1]))
             assert [sent.index(mark) for mark in marks] == sorted(sent.index(mark) for mark in marks)
 

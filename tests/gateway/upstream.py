@@ -1,4 +1,4 @@
-"""A provider on loopback. It gives scripted answers in the format of three APIs, and stores the requests that it gets."""
+"""The provider of the adapters' tests on loopback. It gives scripted answers and stores the requests that it gets."""
 
 import asyncio
 import json
@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from adapters import provider
+from adapters.rules import Rules
 from memolog.apps.network import open_socket, serving, url_of
 
 __all__ = ["PATHS", "Call", "Seen", "Upstream", "running"]
@@ -47,7 +48,7 @@ class Seen:
         return json.loads(self.raw)
 
 
-Reply = str | Call | Response
+Reply = str | Call | Response | provider.Reply
 Script = Callable[[Seen], Reply]
 
 
@@ -65,6 +66,7 @@ class Upstream:
     numbers: int = 0
     tokens: Callable[[Seen], int] = lambda _: 100
     """The number of input tokens that the provider reports for a request."""
+    rules: Rules = field(default_factory=Rules)
 
     async def answer(self, request: Request) -> Response:
         raw = await request.body()
@@ -77,31 +79,27 @@ class Upstream:
         self.numbers += 1
         # The version of a provider may have another path, such as `/v1beta/openai`.
         api = next(name for name, path in PATHS.items() if seen.path.rstrip("/").endswith(path.removeprefix("/v1")))
-        driver = provider.APIS[api]
-        is_call = isinstance(reply, Call)
-        said = provider.Reply(
-            text="" if is_call else reply,
-            calls=((reply.id, reply.name),) if is_call else (),
-            arguments=json.dumps(reply.arguments) if is_call else "",
-        )
-        whole = driver.answer(said, self.numbers, self.tokens(seen))
-        if not seen.body.get("stream"):
-            return JSONResponse(whole)
-        events = [f"event: {event.get('type')}\ndata: {json.dumps(event)}\n\n" for event in driver.events(whole)]
-        if api == "chat":
-            events = [*(event.split("\n", 1)[1] for event in events), "data: [DONE]\n\n"]
-        return StreamingResponse(self._pieces([event.encode() for event in events]), media_type="text/event-stream")
+        if isinstance(reply, Call):
+            said = provider.Reply(calls=((reply.id, reply.name),), arguments=json.dumps(reply.arguments))
+        else:
+            said = provider.Reply(text=reply) if isinstance(reply, str) else reply
+        sent = provider.send(provider.APIS[api], self.rules, seen.body, said, self.numbers, self.tokens(seen))
+        if sent.lines is None:
+            return JSONResponse(sent.data, sent.status)
+        return StreamingResponse(self._pieces(list(sent.lines), is_cut=sent.is_cut), media_type="text/event-stream")
 
-    async def _pieces(self, events: list[bytes]) -> AsyncIterator[bytes]:
-        """Yield the stream in pieces that end in the middle of events."""
+    async def _pieces(self, events: list[bytes], *, is_cut: bool) -> AsyncIterator[bytes]:
+        """Yield the stream in pieces that end in the middle of events. If it is cut, close the connection before its end."""
         data = b"".join(events)
-        cuts = [0, *range(len(events[0]) + len(events[1]) + len(events[2]), len(data), 97), len(data)]
+        cuts = [0, *range(sum(map(len, events[:3])), len(data), 97), len(data)]
         try:
             for start, end in pairwise(cuts):
                 yield data[start:end]
                 if self.pause is not None and start == 0:
                     self.paused.set()
                     await self.pause.wait()
+            if is_cut:
+                raise ConnectionError("the connection was closed")
         except asyncio.CancelledError:
             self.left.set()
             raise

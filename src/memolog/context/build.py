@@ -338,7 +338,7 @@ class Contexts:
         fresh = tuple(_as_message(m, last + i, now, self._counter) for i, m in enumerate(new, start=1))
         tail = tuple(m for m in snapshot.tail if m.id not in withdrawn) + fresh
         repeated = tuple(m for m in snapshot.repeated if m.id not in withdrawn)
-        return replace(snapshot, tail=tail, repeated=repeated if goes_on(tail) else ())
+        return replace(snapshot, tail=tail, repeated=repeated if repeated and goes_on(tail, repeated[0]) else ())
 
     # ------------------------------------------------------------ again
 

@@ -5,11 +5,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from memolog.core.exact_json import dumps
 from memolog.core.message import Message, NewMessage, Part, Role, TextPart, parts_to_json
 from memolog.errors import InputError
+from memolog.text.escape import fixed_text
+
+_NO_ANSWER: Final = fixed_text("context/no_answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,14 +117,22 @@ class Context:
         """Return all messages in order: the note that opens the tail, the tail, the ephemeral messages.
 
         If tool results end the tail, ephemeral messages follow the last user message, because a model that reads other text after
-        results loses its reasoning, and many servers refuse it. An ephemeral message of the assistant stays at the end.
+        results loses its reasoning, and many servers refuse it. An ephemeral message of the assistant stays at the end. If a
+        question follows tool results that were never answered, an answer that says so is added between them, because many servers
+        refuse a question after tool results.
         """
         opening = () if self.note is None else (ContextMessage.note(self.note.text),)
         said = (*opening, *self.tail)
         place = len(said)
         if self.tail and self.tail[-1].role == "tool" and {m.role for m in self.ephemeral} <= {"user", "system"}:
             place = max((n + 1 for n, message in enumerate(said) if message.role == "user"), default=0)
-        return (*said[:place], *self.ephemeral, *said[place:])
+        messages: list[ContextMessage] = []
+        for message in (*said[:place], *self.ephemeral, *said[place:]):
+            is_question = message.role == "user" and message.seq is not None and not message.synthetic
+            if is_question and messages and messages[-1].role == "tool":
+                messages.append(ContextMessage(role="assistant", parts=(TextPart(text=_NO_ANSWER),), synthetic=True))
+            messages.append(message)
+        return tuple(messages)
 
     def joined(self) -> tuple[ContextMessage, ...]:
         """Return the messages of a request. Consecutive user messages are joined, and the edge ends the last user message.

@@ -396,18 +396,30 @@ def _tail_key(log: LogHead, thread: ThreadHead) -> tuple[object, ...]:
     return log.id, thread.pk, thread.created_at
 
 
-def goes_on(tail: Sequence[Message]) -> bool:
-    """Return whether a tail continues an earlier request: the tail begins with a tool call or a result, or is empty."""
-    first = next((message for message in tail if message.state == "live" and message.role != "system"), None)
-    return first is None or any(pairs_of(first.parts))
+def goes_on(tail: Sequence[Message], question: Message | None) -> bool:
+    """Return whether a tail continues an earlier request, whose question is the last user message before the tail.
+
+    Such a tail is empty, or begins with a tool call or a result, or with an answer of another turn than the question: after a
+    rewind the question was answered again.
+    """
+    first = _first(tail)
+    if first is None or any(pairs_of(first.parts)):
+        return True
+    return first.role == "assistant" and question is not None and first.turn != question.turn
+
+
+def _first(tail: Sequence[Message]) -> Message | None:
+    return next((message for message in tail if message.state == "live" and message.role != "system"), None)
 
 
 def _repeated(thread_pk: int, cursor: int, tail: Sequence[Message]) -> Script[tuple[Message, ...]]:
     """Return the user message that the tail continues, if the log covers that message."""
-    if cursor == 0 or not goes_on(tail):
+    first = _first(tail)
+    if cursor == 0 or (first is not None and first.role == "user" and not any(pairs_of(first.parts))):
         return ()
     rows = yield messages.last_user(thread_pk=thread_pk, up_to=cursor)
-    return tuple(map(message_from_row, rows))
+    questions = tuple(map(message_from_row, rows))
+    return questions if goes_on(tail, questions[0] if questions else None) else ()
 
 
 def ensure_log(resource: str, thread_pk: int | None, new_id: Callable[[], str], now: int) -> Script[LogHead]:

@@ -6,6 +6,7 @@ The provider adds a chat middleware that saves new messages, adds memory to each
 import logging
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
@@ -18,6 +19,7 @@ from agent_framework import (
     ChatMiddleware,
     ChatResponse,
     ChatResponseUpdate,
+    Content,
     ContextProvider,
     FunctionTool,
     HistoryProvider,
@@ -263,7 +265,7 @@ class MemoryProvider(ContextProvider):
             options["store"] = False
         request.options = options
         messages = [message for message in request.messages if message.role == "system"]
-        messages += [to_agent_framework(message) for message in context.joined()]
+        messages += [_with_one_text(to_agent_framework(message)) for message in context.joined()]
         request.messages = messages
 
 
@@ -302,8 +304,10 @@ def _listen(stream: Stream, run: Run) -> None:
         return update
 
     async def ended(error: Exception | None) -> None:
-        if updates:
-            await run.record(ChatResponse.from_updates(updates))
+        is_whole = isinstance(error, StopAsyncIteration) or any(update.finish_reason for update in updates)
+        said = updates if is_whole else _texts_of(updates)
+        if said:
+            await run.record(ChatResponse.from_updates(said))
         else:
             await _failed(run, error)
 
@@ -311,8 +315,33 @@ def _listen(stream: Stream, run: Run) -> None:
     _at_end(stream, ended)
 
 
+def _texts_of(updates: Iterable[ChatResponseUpdate]) -> list[ChatResponseUpdate]:
+    """Return the text of a stream that ended early. Its tool calls and its reasoning may be incomplete."""
+    texts: list[ChatResponseUpdate] = []
+    for update in updates:
+        contents = [content for content in update.contents if content.type == "text" and content.text]
+        if contents:
+            said = copy(update)
+            said.contents = contents
+            texts.append(said)
+    return texts
+
+
+def _with_one_text(message: Message) -> Message:
+    """Return a message. Texts of the user that follow each other become one, because clients send them as several messages."""
+    contents: list[Content] = []
+    for content in message.contents:
+        if message.role == "user" and contents and contents[-1].type == content.type == "text":
+            contents[-1] = Content.from_text(f"{contents[-1].text}\n\n{content.text}")
+        else:
+            contents.append(content)
+    if len(contents) < len(message.contents):
+        message.contents = contents
+    return message
+
+
 def _at_end(stream: "ResponseStream[Any, Any]", ended: Callable[[Exception | None], Awaitable[None]]) -> None:
-    """Call `ended` when a stream ends, with the error of the stream or with None."""
+    """Call `ended` when a stream ends: with its error, StopAsyncIteration if it was read to its end, or None if it was left."""
     failed: list[Exception] = []
 
     @contextmanager

@@ -24,6 +24,7 @@ from pydantic_ai.messages import (
     ModelRequestPart,
     ModelResponse,
     SystemPromptPart,
+    TextPart,
     ToolCallPart,
     UserContent,
     UserPromptPart,
@@ -45,8 +46,9 @@ from memolog.memory import Memory, Tools
 from memolog.tools.definitions import definitions, guidance
 from memolog.turn import Turn
 
-# The state of an answer that the provider has paused.
+# The states of an answer that the provider has paused, and of one whose stream ended early.
 _UNFINISHED: Final = "suspended"
+_CUT: Final = "interrupted"
 # At most this many messages of a history are saved in one call.
 _AT_ONCE: Final = 200
 # At most this many messages at the end of a history are looked up.
@@ -261,9 +263,14 @@ def _is_copy(message: ModelMessage, original: ModelMessage | None) -> bool:
 
 
 def _bare(message: ModelMessage, *, opens: bool) -> ModelMessage:
-    """Return the message without the instructions and system prompts that the agent adds to each request."""
+    """Return the message without the instructions and system prompts that the agent adds to each request.
+
+    Of an answer whose stream ended early only the text is returned, because tool calls and reasoning may be incomplete.
+    """
     if isinstance(message, ModelResponse):
-        return message
+        if message.state != _CUT:
+            return message
+        return replace(message, parts=[part for part in message.parts if isinstance(part, TextPart) and part.content])
     said = message.parts[len(_leading_prompts(message)) if opens else 0 :]
     return replace(message, parts=[part for part in said if not _is_passing(part)], instructions=None)
 

@@ -174,9 +174,9 @@ def _show_difference(change: "Change") -> None:
     text = "\n".join([*lines[:_MAX_DIFF_LINES], *([f"… and {more} more lines"] if more > 0 else [])])
     what = f"Without the entries of Memolog, {shown['file']} differs from its original in other places, too:"
     advice = f"These changes stay. The original is kept as {shown['original']}; delete it when you do not need it."
-    console().print(styled(what, "yellow"), soft_wrap=True)
-    console().print(show_diff(text), soft_wrap=True)
-    console().print(styled(advice, "yellow"), soft_wrap=True)
+    show(styled(what, "yellow"))
+    show(show_diff(text))
+    show(styled(advice, "yellow"))
 
 
 def _is_confirmed(call: Call) -> bool:
