@@ -24,7 +24,7 @@ from memolog.context.tail import closed_cuts
 from memolog.core.config import Config, ReflectionConfig
 from memolog.core.message import Message, NewMessage, Part, ReasoningPart, Role, TextPart, ToolCallPart, ToolResultPart
 from memolog.core.observation import Observation
-from memolog.core.settings import KeepRecent
+from memolog.core.setting_kinds import KeepRecent
 from memolog.memory import Memory
 from memolog.observer.extractive.observer import observe
 from memolog.observer.prompt import ObserveInput

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from memolog.core.reports import Report as Report
     from memolog.core.run import Lease as Lease
     from memolog.core.run import Usage as Usage
-    from memolog.core.settings import KeepRecent as KeepRecent
+    from memolog.core.setting_kinds import KeepRecent as KeepRecent
     from memolog.core.thread import ThreadInfo as ThreadInfo
     from memolog.errors import ConfigError as ConfigError
     from memolog.errors import Conflict as Conflict
@@ -119,7 +119,7 @@ _HOMES = {
         "Lease",
         "Usage",
     ),
-    "memolog.core.settings": ("KeepRecent",),
+    "memolog.core.setting_kinds": ("KeepRecent",),
     "memolog.core.thread": ("ThreadInfo",),
     "memolog.errors": (
         "ConfigError",

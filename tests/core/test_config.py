@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from memolog.core.config import CONTRADICTIONS as RULES
 from memolog.core.config import SECTIONS, Config, ObservationConfig, ReflectionConfig, settings
 from memolog.core.config_sources import RESERVED_VARIABLES
-from memolog.core.settings import MODE_TOKENS, KeepRecent, Setting
+from memolog.core.setting_kinds import MODE_TOKENS, KeepRecent, Setting
 from memolog.errors import ConfigError
 
 # For each kind of setting a value that is no default, and that contradicts no default.

@@ -8,7 +8,7 @@ import pytest
 
 from memolog.core.config import Config, ObservationConfig, ReflectionConfig
 from memolog.core.observation import Span
-from memolog.core.settings import KeepRecent
+from memolog.core.setting_kinds import KeepRecent
 from memolog.log.decide import back_off, breaker_is_open, choose, closed_ends, decide, oldest_slice
 from memolog.log.snapshot import BufferedRow, GroupRow, RunRow, ThreadHead
 from memolog.log.state import (

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from kit.rows import row
-from memolog.core.settings import Mode
+from memolog.core.setting_kinds import Mode
 from memolog.observer.drafts import Draft, Parsed
 from memolog.observer.prompt import with_fields, with_findings
 from memolog.observer.reply import parse_observations

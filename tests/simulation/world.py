@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 from memolog import Config, ObservationConfig, ReflectionConfig
 from memolog.connection import open_store
-from memolog.core.settings import KeepRecent
+from memolog.core.setting_kinds import KeepRecent
 from memolog.db import sqlite
 from memolog.errors import MemologError
 from simulation.actor import Actor, Conversation

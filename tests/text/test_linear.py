@@ -25,8 +25,8 @@ from memolog.messages import validation as checking
 from memolog.messages.store import is_much
 from memolog.search import analysis
 from memolog.search import index as indexing
+from memolog.transfer.chat_exports import read_chatgpt
 from memolog.transfer.mastra import sections
-from memolog.transfer.sessions import read_chatgpt
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, Self, TypeAlias, get_args
 
 from memolog.core.config_sources import Path, Reading, read_environment, read_mapping, read_toml
 from memolog.core.observation import Scope
-from memolog.core.settings import (
+from memolog.core.setting_kinds import (
     FLAG,
     FRACTION,
     LEAST_KEPT,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from os import PathLike, fspath
 from typing import Final, TypeAlias, cast
 
-from memolog.core.settings import PREFIX, Setting, SettingGroup, SettingKind, nearest
+from memolog.core.setting_kinds import PREFIX, Setting, SettingGroup, SettingKind, nearest
 
 KnownSettings: TypeAlias = Mapping[str, Setting]
 Path: TypeAlias = str | PathLike[str]

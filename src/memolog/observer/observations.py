@@ -16,7 +16,7 @@ from typing import Final, TypeVar, cast
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import Message
 from memolog.core.observation import KEPT, MARKS, Observation, Priority, Source, Span, Trust
-from memolog.core.settings import Mode
+from memolog.core.setting_kinds import Mode
 from memolog.core.thread import Hints
 from memolog.observer.drafts import Draft, HintsDraft, Parsed, ParsedReflection, ReflectedDraft
 from memolog.observer.evidence import Evidence, source_text, support

@@ -13,7 +13,7 @@ from typing import Final, get_args
 
 from memolog.core.message import FilePart, Message, ToolResultPart
 from memolog.core.observation import KEPT, MARKS, UNVERIFIED, Observation
-from memolog.core.settings import Mode, Voice
+from memolog.core.setting_kinds import Mode, Voice
 from memolog.core.thread import Hints
 from memolog.errors import InputError
 from memolog.observer.drafts import Draft, Parsed

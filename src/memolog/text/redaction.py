@@ -29,7 +29,7 @@ from memolog.core.message import (
     ToolResultPart,
     UnknownPart,
 )
-from memolog.core.settings import patterns_in
+from memolog.core.setting_kinds import patterns_in
 from memolog.text.secret_context import (
     CONTEXT_WORDS,
     is_reference,

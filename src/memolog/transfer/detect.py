@@ -9,10 +9,11 @@ from typing import Any, Final, cast
 from memolog.core.message import NewMessage
 from memolog.core.reports import Skipped
 from memolog.errors import InputError
+from memolog.transfer.chat_exports import read_chatgpt, read_claude
+from memolog.transfer.coding_agents import is_claude_code, is_codex, read_claude_code, read_codex
 from memolog.transfer.conversation import Conversation, Data, as_data, as_list, dated, message, moment, stable_id
 from memolog.transfer.frameworks import is_langchain, is_pydantic_ai, langchain_messages, pydantic_ai_messages
 from memolog.transfer.messages import anthropic_role, blocks, chat_parts, is_anthropic, item_parts, openai_role
-from memolog.transfer.sessions import is_claude_code, is_codex, read_chatgpt, read_claude, read_claude_code, read_codex
 
 FORMATS: Final = (
     *("memolog-export", "mastra", "claude-code", "codex", "chatgpt", "claude"),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from memolog.core.config import Config
-    from memolog.core.settings import Setting
+    from memolog.core.setting_kinds import Setting
 
 app = typer.Typer()
 
@@ -151,7 +151,7 @@ def _shown(value: object) -> object:
 
 
 def _default(setting: "Setting") -> object:
-    from memolog.core.settings import KeepRecent
+    from memolog.core.setting_kinds import KeepRecent
 
     return setting.default.to_dict() if isinstance(setting.default, KeepRecent) else setting.default
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
-from memolog.core.settings import Mode
+from memolog.core.setting_kinds import Mode
 from memolog.observer.extractive.sentences import Candidate, Kind, Piece, choose, pieces_of, weights_of
 from memolog.observer.extractive.statements import (
     ABOUT_SELF,
