@@ -38,7 +38,6 @@ _TITLE_CHARACTERS: Final = 80
 _HINT_CHARACTERS: Final = 400
 # Tokens of an opening and a closing tag, and of the note about missing lines.
 _WRAPPING: Final = 30
-_NO_THREAD: Final = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +88,13 @@ class Pack:
 
 
 async def context_pack(
-    memory: "Memory", resource: str, thread: str | None = None, *, tokens: int = 4000, zone: str | None = None
+    memory: "Memory",
+    resource: str,
+    thread: str | None = None,
+    *,
+    session: str | None = None,
+    tokens: int = 4000,
+    zone: str | None = None,
 ) -> Pack:
     """Return the most important parts of a resource's memory, with at most `tokens` tokens.
 
@@ -147,7 +152,7 @@ async def context_pack(
     else:
         document = await store.working_memory.get(resource, None)
         facts = {} if document is None else {"resource": document.current.text}
-    tasks = await store.task_ready.edge(resource, thread or _NO_THREAD, now=now)
+    tasks = await store.task_ready.overview(resource, now=now, thread=thread, session=session)
     return pack(
         PackView(
             tokens=tokens,
