@@ -818,18 +818,25 @@ class Resource(_Handle):
         """
         return await (await self._connection.open()).store.messages.get(self.id, id, thread=thread)
 
-    async def pack(self, *, thread: str | None = None, tokens: int = 4_000, zone: str | None = None) -> Pack:
+    async def pack(
+        self, *, thread: str | None = None, session: str | None = None, tokens: int = 4_000, zone: str | None = None
+    ) -> Pack:
         """Return the most relevant memory as one text of at most `tokens` tokens, for an agent that begins to work.
 
-        `thread` is the conversation that the agent continues. It comes first, then the latest active threads. The text is empty
-        if nothing is stored.
+        `thread` is the conversation that the agent continues. It comes first, then the latest active threads. Tasks that
+        `session` (by default the thread) has claimed are shown as active. The text is empty if nothing is stored.
         """
-        return await context_pack(self._memory, self.id, thread, tokens=tokens, zone=zone)
+        return await context_pack(self._memory, self.id, thread, session=session, tokens=tokens, zone=zone)
 
-    async def task_lines(self, *, thread: str | None = None, tokens: int = 600) -> tuple[str, ...]:
-        """Return the tasks in progress and the ready tasks as lines of at most `tokens` tokens. Tasks of `thread` come first."""
+    async def task_lines(
+        self, *, thread: str | None = None, session: str | None = None, tokens: int = 600
+    ) -> tuple[str, ...]:
+        """Return the tasks in progress and the ready tasks as lines of at most `tokens` tokens.
+
+        The tasks that `session` (by default the thread) has claimed come first.
+        """
         components, now = await self._connection.open(), self._connection.clock.now()
-        tasks = await components.store.task_ready.edge(self.id, thread or "-", now=now)
+        tasks = await components.store.task_ready.overview(self.id, now=now, thread=thread, session=session)
         return edge_lines(tasks, now=now, budget=tokens, count=self._connection.counter.count)
 
 

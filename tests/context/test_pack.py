@@ -5,6 +5,7 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from memolog import Config, ObservationConfig, UserMessage
 from memolog.context.pack import Pack, PackConversation, PackView, context_pack, pack
 from memolog.core.observation import Observation, Priority
 from memolog.core.thread import Hints
+from memolog.db.engine import Engine
 from memolog.memory import Memory
 from memolog.testing import FakeClock
 from memolog.text.tokens import HeuristicCounter, SplintrCounter, TokenCounter
@@ -304,3 +306,105 @@ async def test_a_secret_stays_in_its_conversation(memory: Memory) -> None:
     made = await context_pack(memory, RESOURCE, "thursday")
     assert "Deploy with [redacted: Anthropic key] please." in made.text
     assert key not in made.text
+
+
+# ---------------------------------------------------------------- many threads
+
+DECISION = "We decided to store refresh tokens hashed in server/db/tokens.ts."
+
+
+@pytest.fixture(params=("thread", "resource"))
+async def crowd(address: str, clock: FakeClock, request: pytest.FixtureRequest) -> AsyncIterator[Memory]:
+    """Return a memory with a session in which something was decided, and twelve newer threads of its sub-agents."""
+    async with Memory(address, config=replace(CONFIG, scope=request.param), clock=clock) as opened:
+        await say(opened, "s1", DECISION)
+        await opened.thread("s1", resource=RESOURCE).observe()
+        for number in range(12):
+            clock.advance(minutes=5)
+            await say(opened, f"s1-agent{number}", f"Always read module number {number} in server/part{number}.py.")
+            if number % 2:
+                await opened.thread(f"s1-agent{number}", resource=RESOURCE).observe()
+        yield opened
+
+
+@pytest.mark.parametrize("thread", [None, "s1", "s2"])
+async def test_newer_threads_do_not_push_out_a_decision(crowd: Memory, thread: str | None) -> None:
+    """Whether the session goes on, another begins or none is named: what was decided is there, and so is the rest if it fits."""
+    made = await context_pack(crowd, RESOURCE, thread)
+    assert made.left_out == ()
+    assert made.text.count("tokens.ts") == 1
+    assert all(f"server/part{number}.py" in made.text for number in range(12))
+    small = await context_pack(crowd, RESOURCE, thread, tokens=500)
+    assert small.tokens <= 500
+    assert "tokens.ts" in small.text
+    assert small.left_out
+
+
+async def test_the_number_of_queries_does_not_grow_with_the_threads(
+    crowd: Memory, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pack of two hundred threads is read by as many statements as one of a few dozen."""
+    store = (await crowd.open()).store
+
+    async def statements() -> int:
+        count = 0
+        engine = type(store.engine)
+        whole = engine.read
+
+        async def counted(self: Engine, script: Any, **how: Any) -> Any:
+            def watching() -> Any:
+                nonlocal count
+                steps, sent = script(), None
+                while True:
+                    try:
+                        step = steps.send(sent)
+                    except StopIteration as end:
+                        return end.value
+                    count += 1
+                    sent = yield step
+
+            return await whole(self, watching, **how)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(engine, "read", counted)
+            await context_pack(crowd, RESOURCE, "s1")
+        return count
+
+    async def more(first: int, end: int) -> None:
+        for number in range(first, end):
+            clock.advance(minutes=1)
+            await store.messages.save(RESOURCE, f"more{number}", UserMessage(f"Sentence {number}."))
+
+    await more(0, 10)
+    few = await statements()
+    await more(10, 190)
+    assert 0 < await statements() <= few
+    made = await context_pack(crowd, RESOURCE, "s1")
+    assert "tokens.ts" in made.text
+    assert "Sentence 189." in made.text
+
+
+async def test_what_was_not_read_is_counted(crowd: Memory, clock: FakeClock) -> None:
+    """Lines and messages of threads for which there is no room are told of."""
+    store = (await crowd.open()).store
+    for number in range(60):
+        clock.advance(minutes=1)
+        await store.messages.save(RESOURCE, f"more{number}", UserMessage(f"Sentence {number}."))
+    made = await context_pack(crowd, RESOURCE, tokens=300)
+    (told,) = [words for words in made.left_out if words.endswith("messages")]
+    assert int(told.split()[2]) >= 60
+
+
+async def test_the_task_in_hand_without_a_thread(memory: Memory) -> None:
+    """A task in progress is in the pack and in the lines for a hand-over: as active for its session, else with its holder."""
+    resource = memory.resource(RESOURCE)
+    await resource.tasks(session="elsewhere").claim("T-2")
+    mine = (await resource.pack(session="s")).text
+    assert "active T-1" in mine
+    assert "in progress T-2 (P3, held by elsewhere): Write the changelog" in mine
+    nobody = (await resource.pack()).text
+    assert "in progress T-1 (P2, held by s): Rotate refresh tokens" in nobody
+    lines = await resource.task_lines(session="s")
+    assert lines[0].startswith("active T-1")
+    assert lines[1].startswith("in progress T-2")
+    assert (await resource.task_lines(thread="wednesday"))[0].startswith("active T-1")

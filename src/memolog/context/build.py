@@ -472,7 +472,7 @@ def known_context(view: View, since: Sequence[Message], unsaved: Sequence[NewMes
             snapshot,
             tail=tail,
             covered_at=snapshot.covered_at if view.config.observe else None,
-            repeated=snapshot.repeated if goes_on(tail) else (),
+            repeated=snapshot.repeated if goes_on(tail, next(iter(snapshot.repeated), None)) else (),
             beside=None,
         )
         view = replace(view, snapshot=snapshot)

@@ -24,6 +24,7 @@ from memolog.text.redaction import parts_without_secrets, redactor_for
 from memolog.text.tokens import TokenCounter
 
 if TYPE_CHECKING:
+    from memolog.core.observation import Span
     from memolog.core.thread import ThreadInfo
     from memolog.log.snapshot import Snapshot
     from memolog.memory import Memory
@@ -37,10 +38,6 @@ _TITLE_CHARACTERS: Final = 80
 _HINT_CHARACTERS: Final = 400
 # Tokens of an opening and a closing tag, and of the note about missing lines.
 _WRAPPING: Final = 30
-# At most this many threads are read. Older threads are seldom useful, and each costs a query.
-_THREADS: Final = 4
-_MESSAGES: Final = 30
-_NO_THREAD: Final = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +54,8 @@ class PackConversation:
     """The messages that no group covers, the oldest first."""
     earlier: int = 0
     """How many earlier messages no group covers either."""
+    light: frozenset[int] = frozenset()
+    """The places in `groups` of groups whose lines count less: those about sub-agents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +72,10 @@ class PackView:
     """The current task and suggested response of the current thread. None for a new thread."""
     conversations: tuple[PackConversation, ...] = ()
     """The most important conversation first."""
+    more_lines: int = 0
+    """How many lines of other logs were not read."""
+    more_messages: int = 0
+    """How many messages of other threads were not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +88,13 @@ class Pack:
 
 
 async def context_pack(
-    memory: "Memory", resource: str, thread: str | None = None, *, tokens: int = 4000, zone: str | None = None
+    memory: "Memory",
+    resource: str,
+    thread: str | None = None,
+    *,
+    session: str | None = None,
+    tokens: int = 4000,
+    zone: str | None = None,
 ) -> Pack:
     """Return the most important parts of a resource's memory, with at most `tokens` tokens.
 
@@ -93,36 +102,57 @@ async def context_pack(
     memories.
     """
     store, now = (await memory.open()).store, memory.clock.now()
-    threads = await _threads(store, resource, thread)
     scope = memory.config.completed(await store.settings.get(resource)).scope
-    snapshots = [
-        await store.logs.snapshot(resource, one.id, scope, create=False, newest=_newest(tokens, index))
-        for index, one in enumerate(threads[:1] if scope == "resource" else threads)
-    ]
-    conversations = (
-        await _with_shared_log(store, threads, snapshots)
-        if scope == "resource"
-        else [
-            _uncovered_conversation(one, snapshot, snapshot.tail, await _groups(store, snapshot))
-            for one, snapshot in zip(threads, snapshots, strict=True)
-        ]
+    own: ThreadInfo | None = None
+    if thread is not None:
+        with suppress(ThreadNotFound):
+            own = await store.threads.get(resource, thread)
+    # A shared log is read with any of its threads.
+    newest = (await store.threads.list(resource, limit=1)).items if own is None and scope == "resource" else ()
+    first = own or next(iter(newest), None)
+    snapshot = (
+        None
+        if first is None
+        else await store.logs.snapshot(resource, first.id, scope, create=False, newest=min(max(tokens // 25, 10), 500))
     )
+    buffered: dict[str, list[Span]] = {}
+    for group in snapshot.buffered if snapshot is not None and scope == "resource" else ():
+        if group.thread and group.span:
+            buffered.setdefault(group.thread, []).append(group.span)
+    head = snapshot.thread if snapshot is not None else None
+    recent = await store.logs.recent(resource, scope, tokens=tokens, own=head, buffered=buffered)
+    conversations: list[PackConversation] = []
+    groups = await _groups(store, snapshot) if snapshot is not None else ()
+    if first is not None and snapshot is not None:
+        conversations.append(_uncovered_conversation(first, snapshot, groups if scope == "thread" else ()))
+    conversations += [
+        PackConversation(
+            thread=one.id,
+            title=one.title,
+            at=one.updated_at,
+            groups=one.groups,
+            messages=one.messages,
+            earlier=one.earlier,
+        )
+        for one in recent.threads
+    ]
+    if snapshot is not None and scope == "resource":
+        below = {one.pk for one in recent.threads if one.is_of_subagent}
+        light = frozenset(place for place, pk in enumerate(_threads_of_groups(snapshot)) if pk in below)
+        conversations.append(PackConversation(thread=None, groups=groups, light=light))
     # The pack may be shown in another conversation, so secrets are removed.
     redactor = redactor_for(memory.config)
     conversations = [
         replace(one, messages=tuple(replace(m, parts=parts_without_secrets(m.parts, redactor)) for m in one.messages))
         for one in conversations
     ]
-    is_going_on = bool(threads) and threads[0].id == thread
     # A new thread has no working memory, and that of another thread must not be shown.
-    if snapshots:
-        facts = dict(snapshots[0].facts.now)
+    if own is not None and snapshot is not None:
+        facts = dict(snapshot.facts.now)
     else:
         document = await store.working_memory.get(resource, None)
         facts = {} if document is None else {"resource": document.current.text}
-    if not is_going_on:
-        facts.pop("thread", None)
-    tasks = await store.task_ready.edge(resource, thread or _NO_THREAD, now=now)
+    tasks = await store.task_ready.overview(resource, now=now, thread=thread, session=session)
     return pack(
         PackView(
             tokens=tokens,
@@ -131,56 +161,23 @@ async def context_pack(
             zone=zone,
             working_memory=working_memory_text(facts),
             task_lines=edge_lines(tasks, now=now, budget=tokens // 6, count=memory.counter.count),
-            hints=threads[0].hints if is_going_on else None,
+            hints=own.hints if own is not None else None,
             conversations=tuple(conversations),
+            more_lines=recent.more_lines,
+            more_messages=recent.more_messages,
         )
     )
 
 
-def _newest(tokens: int, index: int) -> int:
-    """Return how many messages of a thread are read: enough to fill the pack for the first thread, fewer for the others."""
-    return min(max(tokens // (25 if index == 0 else 100), 10), 500)
-
-
-async def _threads(store: "Store", resource: str, thread: str | None) -> "list[ThreadInfo]":
-    """Return the current thread, if it exists, and the last active threads."""
-    found: list[ThreadInfo] = []
-    if thread is not None:
-        with suppress(ThreadNotFound):
-            found.append(await store.threads.get(resource, thread))
-    newest = (await store.threads.list(resource, limit=_THREADS)).items
-    return [*found, *(one for one in newest if one.id != thread)][:_THREADS]
-
-
-async def _with_shared_log(
-    store: "Store", threads: "Sequence[ThreadInfo]", snapshots: "Sequence[Snapshot]"
-) -> list[PackConversation]:
-    """Return each thread with the messages that the log does not cover, and then the shared log."""
-    if not snapshots:
-        return []
-    # Imported here, so that importing this module is fast.
-    from memolog.log.snapshot import OtherLimits  # noqa: PLC0415
-
-    snapshot = snapshots[0]
-    where = snapshot.resource, snapshot.log.pk, snapshot.thread.pk
-    others = await store.logs.others(*where, snapshot.ends, limits=OtherLimits(threads=_THREADS, messages=_MESSAGES))
-    tails = {threads[0].id: snapshot.tail, **{other.thread: other.messages for other in others.tails}}
-    spoken = [_uncovered_conversation(one, snapshot, tails.get(one.id, ())) for one in threads]
-    return [*spoken, PackConversation(thread=None, groups=await _groups(store, snapshot))]
-
-
-def _uncovered_conversation(
-    thread: "ThreadInfo", snapshot: "Snapshot", read: Sequence[Message], groups: tuple[str, ...] = ()
-) -> PackConversation:
-    """Return a thread with the messages that neither the log nor a buffered group covers."""
+def _uncovered_conversation(thread: "ThreadInfo", snapshot: "Snapshot", groups: tuple[str, ...]) -> PackConversation:
+    """Return the thread of a snapshot with the messages that neither the log nor a buffered group covers."""
     spans = [group.span for group in snapshot.buffered if group.thread == thread.id and group.span is not None]
-    is_own = thread.id == snapshot.thread.id
-    cursor = snapshot.cursor if is_own else 0
+    read, cursor = snapshot.tail, snapshot.cursor
 
     def is_held(seq: int) -> bool:
         return seq <= cursor or any(span.first <= seq <= span.last for span in spans)
 
-    first = read[0].seq if read and is_own else 1
+    first = read[0].seq if read else 1
     return PackConversation(
         thread=thread.id,
         title=thread.title or thread.hints.title,
@@ -189,6 +186,11 @@ def _uncovered_conversation(
         messages=tuple(one for one in read if not is_held(one.seq)),
         earlier=sum(not is_held(seq) for seq in range(cursor + 1, first)),
     )
+
+
+def _threads_of_groups(snapshot: "Snapshot") -> list[int | None]:
+    """Return the threads of the groups that `_groups` returns, in their order."""
+    return [group.thread_pk for group in snapshot.groups if group.text]
 
 
 async def _groups(store: "Store", snapshot: "Snapshot") -> tuple[str, ...]:
@@ -239,6 +241,7 @@ class _Entry:
     heading: str
     text: str
     tokens: int
+    is_light: bool = False
 
 
 class _Chosen(NamedTuple):
@@ -323,7 +326,7 @@ def _newest_lines(view: PackView, said: Sequence[Sequence[str]], room: int) -> t
 def _newest_entries(entries: Sequence[_Entry], room: int) -> tuple[frozenset[_Entry], int]:
     """Return the entries that fit, and their tokens. The newest are chosen first, then marked entries, then others."""
     newest = sorted(entries, key=lambda entry: (entry.conversation, -entry.group, -entry.place))
-    marked = [entry for entry in newest if entry.text.startswith(_MARKED)]
+    marked = sorted((entry for entry in newest if entry.text.startswith(_MARKED)), key=lambda entry: entry.is_light)
     shown, groups, used = set[_Entry](), set[tuple[int, int]](), 0
     for candidates, limit in ((newest, room // 2), (marked, room), (newest, room)):
         for entry in candidates:
@@ -345,7 +348,15 @@ def _entries(view: PackView, index: int, conversation: PackConversation) -> Iter
             if lines and not line.startswith(" "):
                 body = "\n".join(lines)
                 tokens = count_text(body, view.counter)
-                yield _Entry(conversation=index, group=number, place=place, heading=heading, text=body, tokens=tokens)
+                yield _Entry(
+                    conversation=index,
+                    group=number,
+                    place=place,
+                    heading=heading,
+                    text=body,
+                    tokens=tokens,
+                    is_light=number in conversation.light,
+                )
                 place, lines = place + 1, []
             if line.startswith(("* ", " ")):
                 lines.append(line)
@@ -396,8 +407,9 @@ def _left_out(
         yield "the end of the working memory" if "facts" in texts else "the working memory"
     if view.task_lines and "tasks" not in texts:
         yield "the tasks"
-    if missing := len(entries) - len(chosen.entries):
-        yield f"{missing} of {len(entries)} lines of the log"
-    messages = sum(map(len, said)) + sum(one.earlier for one in view.conversations)
+    lines = len(entries) + view.more_lines
+    if missing := lines - len(chosen.entries):
+        yield f"{missing} of {lines} lines of the log"
+    messages = sum(map(len, said)) + sum(one.earlier for one in view.conversations) + view.more_messages
     if missing := messages - sum(map(len, chosen.lines)):
         yield f"{missing} of {messages} messages"

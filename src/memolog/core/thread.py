@@ -3,6 +3,8 @@
 Hints are the current task, suggested response and title. They are stored with the thread, because threads may share a log.
 """
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import ClassVar, Final
@@ -15,6 +17,7 @@ class Unchanged:
 
 
 UNCHANGED: Final = Unchanged()
+_HYPHEN: Final = re.compile("-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,12 @@ class Hints:
         if self.current_task is None and before.current_task is not None:
             return replace(self, current_task=before.current_task, title=self.title or before.title, at=before.at)
         return replace(self, current_task=self.current_task or None, title=self.title or before.title)
+
+
+def threads_of_subagents(threads: Iterable[str]) -> frozenset[str]:
+    """Return the threads of sub-agents: those whose id is the id of another thread with a hyphen and more after it."""
+    known = frozenset(threads)
+    return frozenset(one for one in known if any(one[: hit.start()] in known for hit in _HYPHEN.finditer(one)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

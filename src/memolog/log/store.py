@@ -6,7 +6,7 @@ raises Conflict.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import partial
@@ -16,13 +16,15 @@ from typing import Final
 from memolog.core.clock import Clock, from_micros, to_micros
 from memolog.core.document import Document
 from memolog.core.exact_json import JsonObject, decode, dumps, encode, loads, pack, unpack
+from memolog.core.message import Message
 from memolog.core.observation import Generation, Observation, Scope, Source, Span
-from memolog.core.thread import Hints
+from memolog.core.thread import Hints, threads_of_subagents
 from memolog.db.engine import Engine, TimedCalls, reads, writes
 from memolog.db.queries import Row, Script, load_queries
-from memolog.db.rows import hints_from_row, moment, object_in
+from memolog.db.rows import hints_from_row, message_from_row, moment, object_in
 from memolog.db.scope import check_ids, check_optional_ids, reading_thread
 from memolog.errors import Conflict, InputError
+from memolog.log.render import render_group
 from memolog.log.snapshot import (
     GroupRow,
     MemoryCache,
@@ -30,6 +32,7 @@ from memolog.log.snapshot import (
     OtherTails,
     Plans,
     Snapshot,
+    ThreadHead,
     checking_version,
     completing_log,
     generation_from_row,
@@ -43,12 +46,16 @@ from memolog.text.identifiers import content_words
 from memolog.working_memory.store import applying
 
 q = load_queries("log/logs")
+messages = load_queries("messages/messages")
 threads = load_queries("messages/threads")
 
 
 # At most this many plans are shown, and each is compared with at most this many later observations.
 _MOST_PLANS: Final = 50
 _MOST_LATER: Final = 500
+# At most this many groups of recent threads are considered for a pack. A group counts as at least so many tokens.
+_MOST_GROUPS: Final = 2_000
+_LEAST_GROUP: Final = 30
 _NO_PLANS: Final = frozenset({"question", "finding", "error", "test", "source", "change"})
 _ASKED: Final = ("User asked", "User asks")
 # A later observation is about the same thing as a plan if it contains at least this share of the words of the plan. Words are
@@ -80,6 +87,31 @@ class ActivatedThread:
     hints: Hints | None
     document: Document | None = None
     """The new working memory. None if the group did not change the working memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentThread:
+    """A thread with those of its groups and of its messages without a group that were read."""
+
+    id: str
+    pk: int
+    title: str | None
+    updated_at: datetime
+    is_of_subagent: bool
+    groups: tuple[str, ...] = ()
+    """The texts of the groups, the oldest first. Empty for threads that share a log."""
+    messages: tuple[Message, ...] = ()
+    earlier: int = 0
+    """How many earlier messages no group covers either."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentThreads:
+    """The threads that were active last, those of sub-agents after the others, and counts of what was not read."""
+
+    threads: tuple[RecentThread, ...] = ()
+    more_lines: int = 0
+    more_messages: int = 0
 
 
 class Logs(TimedCalls):
@@ -201,6 +233,72 @@ class Logs(TimedCalls):
         """
         check_ids(resource=resource)
         return (yield from reading_others(resource, log_pk, thread_pk, ends, limits))
+
+    @reads
+    def recent(
+        self,
+        resource: str,
+        scope: Scope,
+        *,
+        tokens: int,
+        own: ThreadHead | None = None,
+        buffered: Mapping[str, Sequence[Span]] = MappingProxyType({}),
+    ) -> Script[RecentThreads]:
+        """Return the threads that were active last, except `own`, with as much of each as `tokens` tokens need.
+
+        The number of queries does not depend on the number of threads. Of the groups, the newest and those with important lines
+        are read. `buffered` has the spans of buffered groups of a shared log by thread.
+        """
+        check_ids(resource=resource)
+        where = {"resource": resource, "thread_pk": own.pk if own else 0}
+        most = min(max(tokens // 12, 100), 1_000)
+        is_shared = scope == "resource"
+        rows = yield q.recent_threads(**where, shared=int(is_shared), limit=most)
+        below = threads_of_subagents([*(row.id for row in rows), *([own.id] if own else ())])
+        rows = sorted(rows, key=lambda row: row.id in below)
+        names = {row.pk: row.id for row in rows}
+        groups = () if is_shared else (yield q.recent_groups(**where, threads=most, limit=_MOST_GROUPS))
+        read = _chosen(sorted(groups, key=lambda group: names.get(group.thread_pk) in below), tokens)
+        texts = yield from _reading_texts(resource, read)
+        spans = {name: list(found) for name, found in buffered.items()}
+        for group in groups:
+            if group.state == "buffered" and group.thread_pk in names:
+                spans.setdefault(names[group.thread_pk], []).append(Span(first=group.first_seq, last=group.last_seq))
+        open_counts = {row.pk: _uncovered(row.cursor, row.last_seq, spans.get(row.id, ())) for row in rows}
+        said = [row for row in rows if open_counts[row.pk]][: min(max(tokens // 150, 4), 40)]
+        tails: dict[str, list[Message]] = {}
+        if said:
+            newest = min(max(tokens // 10 // len(said), 8), 100)
+            for found in (yield messages.newest_of(threads=[row.pk for row in said], newest=newest)):
+                message = message_from_row(found)
+                tails.setdefault(message.thread, []).append(message)
+        recent: list[RecentThread] = []
+        for row in rows:
+            held = spans.get(row.id, ())
+            tail = [
+                one
+                for one in tails.get(row.id, ())
+                if one.seq > row.cursor and not any(span.first <= one.seq <= span.last for span in held)
+            ]
+            own_groups = sorted((group for group in read if group.thread_pk == row.pk), key=_place)
+            recent.append(
+                RecentThread(
+                    id=row.id,
+                    pk=row.pk,
+                    title=unpack(row.title) or unpack(row.hinted_title),
+                    updated_at=from_micros(row.updated_at),
+                    is_of_subagent=row.id in below,
+                    groups=tuple(texts[group.pk] for group in own_groups if texts.get(group.pk)),
+                    messages=tuple(tail),
+                    earlier=open_counts[row.pk] - len(tail) if row in said else 0,
+                )
+            )
+        chosen, spoken = {group.pk for group in read}, {row.pk for row in said}
+        return RecentThreads(
+            threads=tuple(recent),
+            more_lines=sum(group.observations for group in groups if group.pk not in chosen),
+            more_messages=sum(count for pk, count in open_counts.items() if pk not in spoken),
+        )
 
     @reads
     def hints_of(
@@ -488,6 +586,46 @@ def hint_values(hints: Hints, thread_pk: int, last_seq: int) -> dict[str, object
 
 
 # ---------------------------------------------------------------- observations and plans
+
+
+def _chosen(groups: Sequence[Row], tokens: int) -> list[Row]:
+    """Return the groups to read: first the newest, then those with important lines, each with about twice `tokens` tokens."""
+    chosen: dict[int, Row] = {}
+    for candidates in (groups, [group for group in groups if group.marked]):
+        room = 2 * tokens
+        for group in candidates:
+            if group.pk not in chosen and room > 0:
+                room -= max(group.tokens, _LEAST_GROUP)
+                chosen[group.pk] = group
+    return list(chosen.values())
+
+
+def _place(group: Row) -> tuple[bool, int, int]:
+    """Return the sort key of a group in its log. Buffered groups come last."""
+    return group.position is None, group.position or 0, group.pk
+
+
+def _uncovered(cursor: int, last_seq: int, spans: Iterable[Span]) -> int:
+    """Return how many messages after the cursor are in none of the spans."""
+    return last_seq - cursor - sum(max(0, span.last - max(span.first, cursor + 1) + 1) for span in spans)
+
+
+def _reading_texts(resource: str, groups: Sequence[Row]) -> Script[dict[int, str]]:
+    """Return the texts of groups by key. A buffered group has no text yet, so it is rendered."""
+    texts: dict[int, str] = {}
+    active = [group.pk for group in groups if group.state == "active"]
+    ready = {group.pk: group for group in groups if group.state != "active"}
+    if active:
+        texts |= {row.pk: unpack(row.text) or "" for row in (yield q.group_texts(resource=resource, groups=active))}
+    if ready:
+        lines: dict[int, list[Observation]] = {}
+        for row in (yield q.lines_of_groups(resource=resource, groups=list(ready))):
+            lines.setdefault(row.group_pk, []).append(observation_from_row(row))
+        for pk, own in lines.items():
+            texts[pk] = render_group(
+                handle=ready[pk].handle, observations=own, previous=None, alias=None, is_reflection=False
+            )
+    return texts
 
 
 def observation_from_row(row: Row, sources: tuple[Source, ...] = (), merges: tuple[str, ...] = ()) -> Observation:

@@ -11,6 +11,7 @@ from datetime import datetime
 from operator import attrgetter
 
 from memolog.core.clock import to_micros
+from memolog.core.exact_json import pack, unpack
 from memolog.db.engine import Calls
 from memolog.db.engine import reads as reads_of_resource
 from memolog.db.queries import Row, Script, load_queries
@@ -146,20 +147,45 @@ class TaskReady(Calls):
     def edge(self, resource: str, thread: str, *, now: datetime) -> Script[EdgeTasks]:
         """Return the tasks that a context may show: the active task of the thread, urgent ready tasks, and tasks due soon."""
         check_ids(resource=resource, thread=thread)
+        active = yield task_queries.active_of_thread(resource=resource, thread=thread, now=to_micros(now))
+        return (yield from _edge(resource, now, active, ()))
+
+    @reads_of_resource
+    def overview(
+        self, resource: str, *, now: datetime, thread: str | None = None, session: str | None = None
+    ) -> Script[EdgeTasks]:
+        """Return the tasks of `edge` and all other tasks in progress. Tasks that `session` has claimed count as active too."""
+        check_ids(resource=resource)
         at = to_micros(now)
-        active = yield task_queries.active_of_thread(resource=resource, thread=thread, now=at)
-        ready = yield from _ready_rows(resource, TaskFilter(), at, (FIRST, FIRST, FIRST), _AT_EDGE)
-        due = yield task_queries.due_soon(resource=resource, now=at, until=to_micros(now + SOON), limit=_AT_EDGE)
-        rows = list({row.pk: row for row in (*active, *ready, *due)}.values())
-        waiting = yield from _unblocks(rows)
-        found = yield from tasks_of_rows(rows)
-        counts = yield from _counts(resource, at)
-        active_pks = {row.pk for row in active}
-        shown = (
-            EdgeTask(task=task, is_active=row.pk in active_pks, unblocks=waiting.get(row.pk, 0))
-            for row, task in zip(rows, found, strict=True)
+        holder = session or thread
+        held = yield task_queries.held_tasks(
+            resource=resource, session=None if holder is None else pack(holder), now=at, limit=_AT_EDGE
         )
-        return EdgeTasks(tasks=tuple(shown), counts=counts)
+        active = (yield task_queries.active_of_thread(resource=resource, thread=thread, now=at)) if thread else ()
+        mine = [row for row in held if holder is not None and unpack(row.owner) == holder]
+        return (yield from _edge(resource, now, [*active, *mine], held))
+
+
+def _edge(resource: str, now: datetime, active: Sequence[Row], held: Sequence[Row]) -> Script[EdgeTasks]:
+    """Return active tasks, tasks that sessions hold, urgent ready tasks, and tasks due soon."""
+    at = to_micros(now)
+    ready = yield from _ready_rows(resource, TaskFilter(), at, (FIRST, FIRST, FIRST), _AT_EDGE)
+    due = yield task_queries.due_soon(resource=resource, now=at, until=to_micros(now + SOON), limit=_AT_EDGE)
+    rows = list({row.pk: row for row in (*active, *held, *ready, *due)}.values())
+    waiting = yield from _unblocks(rows)
+    found = yield from tasks_of_rows(rows)
+    counts = yield from _counts(resource, at)
+    active_pks, held_pks = {row.pk for row in active}, {row.pk for row in held}
+    shown = (
+        EdgeTask(
+            task=task,
+            is_active=row.pk in active_pks,
+            is_held=row.pk in held_pks and row.pk not in active_pks,
+            unblocks=waiting.get(row.pk, 0),
+        )
+        for row, task in zip(rows, found, strict=True)
+    )
+    return EdgeTasks(tasks=tuple(shown), counts=counts)
 
 
 def taking_book(resource: str) -> Script[None]:

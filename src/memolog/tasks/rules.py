@@ -18,6 +18,7 @@ from itertools import combinations
 from typing import Final
 
 from memolog.tasks.task import Task, TaskCounts, TaskRef
+from memolog.text.cut import cut
 
 ORDERING: Final = ("blocks", "parent-child")
 """The kinds of links that say which task must be closed first."""
@@ -149,6 +150,7 @@ def _moment(moment: datetime) -> str:
 SOON = timedelta(days=2)
 """A task that is due within this time is urgent."""
 _LONGEST_TITLE = 160
+_LONGEST_HOLDER = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +159,8 @@ class EdgeTask:
 
     task: Task
     is_active: bool = False
+    is_held: bool = False
+    """Whether another session works on the task."""
     unblocks: int = 0
 
 
@@ -174,7 +178,13 @@ def worth(shown: EdgeTask, now: datetime) -> tuple[int, int, int, int, datetime]
     urgency = 2
     if task.due is not None:
         urgency = 0 if task.due <= now else 1 if task.due - now <= SOON else 2
-    return (0 if shown.is_active else 1, task.priority + urgency, urgency, -shown.unblocks, task.created_at)
+    return (
+        0 if shown.is_active else 1 if shown.is_held else 2,
+        task.priority + urgency,
+        urgency,
+        -shown.unblocks,
+        task.created_at,
+    )
 
 
 def edge_lines(given: EdgeTasks, *, now: datetime, budget: int, count: Callable[[str], int]) -> tuple[str, ...]:
@@ -191,7 +201,7 @@ def edge_lines(given: EdgeTasks, *, now: datetime, budget: int, count: Callable[
         if cost <= left:
             left -= cost
             lines.append(line)
-            ready += not shown.is_active
+            ready += not (shown.is_active or shown.is_held)
     rest = _rest(given.counts, max(0, given.counts.ready - ready))
     return (*lines, rest) if rest and (lines or count(rest) <= budget) else tuple(lines)
 
@@ -202,8 +212,11 @@ def _line(shown: EdgeTask, now: datetime) -> str:
     if task.type != "task":
         facts.append(task.type)
     facts += _urgency(task, now, shown.unblocks)
+    if shown.is_held:
+        facts.append(f"held by {cut(task.session or '', _LONGEST_HOLDER)}")
     title = task.title if len(task.title) <= _LONGEST_TITLE else f"{task.title[:_LONGEST_TITLE]}…"
-    return f"{'active' if shown.is_active else 'ready'} {task.handle} ({', '.join(facts)}): {title}"
+    state = "active" if shown.is_active else "in progress" if shown.is_held else "ready"
+    return f"{state} {task.handle} ({', '.join(facts)}): {title}"
 
 
 def _rest(counts: TaskCounts, more: int) -> str:

@@ -76,6 +76,39 @@ WHERE t.resource = :resource AND t.pk <> :thread_pk AND (t.last_seq > COALESCE(c
 ORDER BY t.updated_at DESC, t.pk DESC
 LIMIT :limit
 
+-- recent_threads --
+-- The threads that were active last, with the log that covers them: their own or (:shared = 1) the shared one, and its cursor.
+SELECT t.pk, t.id, t.title, t.hinted_title, t.updated_at, t.last_seq, COALESCE(c.seq, 0) AS cursor
+FROM threads t
+LEFT JOIN logs l ON l.resource = t.resource AND COALESCE(l.thread_pk, 0) = CASE WHEN :shared = 1 THEN 0 ELSE t.pk END
+LEFT JOIN cursors c ON c.log_pk = l.pk AND c.thread_pk = t.pk
+WHERE t.resource = :resource AND t.pk <> :thread_pk AND t.last_seq > 0
+ORDER BY t.updated_at DESC, t.pk DESC
+LIMIT :limit
+
+-- recent_groups --
+-- The groups of the logs of the threads that were active last, the newest first, without their texts. `marked` says whether a
+-- group has a line that is important or done.
+SELECT g.pk, g.handle, l.thread_pk, g.state, g.tokens, g.observations, g.first_seq, g.last_seq, e.position,
+  CASE WHEN EXISTS (SELECT 1 FROM observations o WHERE o.group_pk = g.pk AND o.priority IN ('high', 'done') AND o.state = 'active')
+    THEN 1 ELSE 0 END AS marked
+FROM (SELECT t.pk FROM threads t WHERE t.resource = :resource AND t.pk <> :thread_pk AND t.last_seq > 0
+  ORDER BY t.updated_at DESC, t.pk DESC LIMIT :threads) AS newest
+JOIN logs l ON l.resource = :resource AND COALESCE(l.thread_pk, 0) = newest.pk
+JOIN groups g ON g.log_pk = l.pk AND g.state IN ('active', 'buffered') AND (g.state = 'active' OR g.kind = 'observer')
+LEFT JOIN log_entries e ON e.log_pk = l.pk AND e.generation = l.generation AND e.group_pk = g.pk
+ORDER BY COALESCE(g.last_at, g.created_at) DESC, g.pk DESC
+LIMIT :limit
+
+-- group_texts --
+SELECT g.pk, g.text FROM groups g JOIN logs l ON l.pk = g.log_pk WHERE l.resource = :resource AND g.pk IN (:groups[])
+
+-- lines_of_groups --
+{select_lines}, g.pk AS group_pk
+FROM observations o JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk
+WHERE l.resource = :resource AND g.pk IN (:groups[])
+ORDER BY g.pk, o.ordinal
+
 -- count_other_messages --
 -- How many messages the log does not cover: one row for each thread that was read, and one with place 0 for all others together.
 SELECT CASE WHEN t.pk IN (:read[]) THEN t.pk ELSE 0 END AS place, COUNT(DISTINCT t.pk) AS threads, COUNT(*) AS messages

@@ -154,6 +154,13 @@ SELECT x.source_pk, COUNT(*) AS tasks FROM task_links x JOIN tasks k ON k.pk = x
 WHERE x.source_pk IN (:pks[]) AND x.kind = 'blocks' AND k.status <> 'closed'
 GROUP BY x.source_pk
 
+-- held_tasks --
+-- The tasks that a session works on, those of the given session first.
+{select_tasks}
+WHERE k.resource = :resource AND k.status = 'in_progress' AND l.owner = k.session AND l.expires_at > :now
+ORDER BY CASE WHEN l.owner = :session THEN 0 ELSE 1 END, k.priority, k.pk
+LIMIT :limit
+
 -- active_of_thread --
 -- The active task of a thread, if the session that claimed it there still has the lease.
 {select_tasks}
