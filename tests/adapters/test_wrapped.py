@@ -23,7 +23,7 @@ from memolog.adapters.provider_limits import encodable
 WORDS = "the adapter keeps every word of a conversation that goes on and on, and finds what was decided about"
 
 each = pytest.mark.parametrize("driver", APIS.values(), ids=lambda driver: driver.name)
-MESSAGES = APIS["messages"]
+CHAT, MESSAGES = APIS["chat"], APIS["messages"]
 
 
 def asking(provider: Provider, memory: Memory) -> Any:
@@ -682,6 +682,36 @@ async def test_an_answer_that_the_caller_began() -> None:
         whole = [*said["messages"], {"role": "assistant", "content": "One, two, three."}]
         await call(**{**said, "messages": [*whole, {"role": "user", "content": "More."}]})
         assert len(await stored(memory, "alice", "t1")) == 4
+
+
+@pytest.mark.parametrize("answer", [" two, three.", "One, two, three."], ids=["the rest", "the whole"])
+@pytest.mark.parametrize("mark", ["prefix", "partial", "continue_final_message"])
+async def test_a_chat_answer_that_the_caller_began(mark: str, answer: str) -> None:
+    """Servers that continue a message mark it in different ways, and answer with the rest or with the whole."""
+    provider = Provider(CHAT, lambda _: Reply(text=answer))
+    async with Memory(":memory:") as memory:
+        call = asking(provider, memory)
+        begun: dict[str, Any] = {"role": "assistant", "content": "One,"}
+        body = {"extra_body": {mark: True}} if mark == "continue_final_message" else {}
+        said = CHAT.said("Count.")
+        sent = begun if body else {**begun, mark: True}
+        await call(**{**said, **body, "messages": [*said["messages"], sent]})
+        assert provider.bodies[0]["messages"][-1] == sent
+        assert brief(await stored(memory, "alice", "t1")) == ["user: Count.", "assistant: One, two, three."]
+        whole = [*said["messages"], {"role": "assistant", "content": "One, two, three."}]
+        await call(**{**said, "messages": [*whole, {"role": "user", "content": "More."}]})
+        assert provider.bodies[1]["messages"][: len(whole)] == whole
+        assert len(await stored(memory, "alice", "t1")) == 4
+
+
+async def test_a_chat_history_that_ends_with_an_answer() -> None:
+    """Without a mark, an assistant message at the end is an answer of its own."""
+    provider = Provider(CHAT, lambda _: Reply(text="Two."))
+    async with Memory(":memory:") as memory:
+        said = CHAT.said("Count.")
+        history = [*said["messages"], {"role": "assistant", "content": "One."}]
+        await asking(provider, memory)(**{**said, "messages": history})
+        assert brief(await stored(memory, "alice", "t1")) == ["user: Count.", "assistant: One.", "assistant: Two."]
 
 
 async def test_the_cache_is_marked() -> None:

@@ -23,7 +23,7 @@ from kit.effort import LONG, counts
 from kit.engines import engines
 from memolog.admin.transfer_store import BY_KIND
 from memolog.compaction.store import RowTexts
-from memolog.core.message import Message, UserMessage
+from memolog.core.message import FilePart, Message, UserMessage
 from memolog.core.observation import Observation, Span
 from memolog.core.thread import Hints
 from memolog.log.runs import NewRun, RunClaim, RunResult
@@ -230,6 +230,9 @@ def test_every_write_of_the_store_is_killed() -> None:
 # ---------------------------------------------------------------- writes that no turn makes
 
 
+_LAW: Final = FilePart(media_type="application/pdf", url="https://example.com/law.pdf")
+
+
 async def _start(store: Store, span: Span) -> RunClaim:
     snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
     run = NewRun(id=f"run-{span.first}", kind="observe", thread=THREAD, span=span, inputs={})
@@ -239,7 +242,7 @@ async def _start(store: Store, span: Span) -> RunClaim:
 
 async def _prologue(store: Store) -> RunClaim:
     """Make a log of one group, and a run that is under way over what follows; return its claim."""
-    await store.messages.save(RESOURCE, THREAD, [UserMessage("one", id="m1"), UserMessage("two", id="m2")])
+    await store.messages.save(RESOURCE, THREAD, [UserMessage("one", id="m1"), UserMessage(["two", _LAW], id="m2")])
     claim = await _start(store, Span(first=1, last=1))
     line = Observation(id="line", group="group", ordinal=1, priority="high", text="one was said")
     back = Observation(id="back", group="group", ordinal=2, priority="high", text="it is taken back")
@@ -294,6 +297,7 @@ ALONE: Final[dict[str, Callable[[Store, RunClaim], Awaitable[object]]]] = {
     "runs.abandon": lambda s, claim: s.runs.abandon(RESOURCE, claim, "given up", now=s.clock.now()),
     "runs.give_back": lambda s, claim: s.runs.give_back(RESOURCE, [claim]),
     "runs.keep_prompt": lambda s, claim: s.runs.keep_prompt(RESOURCE, claim.run, "asked", "answered"),
+    "messages.report": lambda s, _: s.messages.report_files(RESOURCE, THREAD, {2: 900}),
     "compactions.compact": lambda s, _: s.compactions.compact(
         RESOURCE, THREAD, [RowTexts(seq=2, search="two", brief="2")], summary="second", now=s.clock.now()
     ),
@@ -335,7 +339,7 @@ _TOUCHED: Final = (
     "SELECT handle, state, text FROM groups ORDER BY pk",
     "SELECT log_pk, seq, alias FROM cursors ORDER BY log_pk",
     "SELECT kind, number FROM generations ORDER BY 1, 2",
-    "SELECT seq, level, pruned, injection, search, parts FROM messages ORDER BY seq",
+    "SELECT seq, level, pruned, injection, search, parts, reported_file_tokens FROM messages ORDER BY seq",
     "SELECT first_seq, level, restored_at, summary FROM compactions ORDER BY pk",
     "SELECT doc FROM search_docs ORDER BY doc",
     "SELECT indexed_seq, created_at, current_task FROM threads",

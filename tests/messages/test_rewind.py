@@ -53,6 +53,25 @@ async def test_a_rewind_withdraws_what_comes_after(memory: Memory) -> None:
     assert (await thread.messages()).items[-1].seq == 8
 
 
+async def test_earlier_contexts_are_seen_as_they_were(memory: Memory) -> None:
+    """A rewind does not change what earlier requests showed. A turn that was discarded stays out of sight."""
+    thread = memory.thread("t1", resource="alice")
+    contexts = [await hold(memory, said, answer) for said, answer in TALK]
+    async with thread.turn() as turn:
+        await turn.prepare("This is a secret.")
+        await turn.discard()
+    await thread.rewind(to=4)
+    contexts.append(await hold(memory, "Blue, please.", "Blue it is."))
+    await thread.rewind(to=2)
+    contexts.append(await hold(memory, "Never mind.", "All right."))
+    await thread.restore_branch("b2")
+    contexts.append(await hold(memory, "Blue again.", "Blue."))
+    numbers = (1, 2, 3, 5, 6, 7)
+    for number, context in zip(numbers, contexts, strict=True):
+        assert (await thread.seen(number)).render() == context.render(), number
+    assert "secret" not in (await thread.seen(4)).render()
+
+
 @pytest.mark.parametrize("stops", ["another's message", "an open turn", "an unanswered question", ""])
 async def test_only_own_ended_turns_are_withdrawn(memory: Memory, stops: str) -> None:
     """A rewind for one client stops at messages of others, and at turns that have not ended, also inside a tool call."""

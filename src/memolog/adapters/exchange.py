@@ -104,8 +104,8 @@ class Api:
     answer: Callable[[Json], Answer]
     stream: Callable[[], Stream]
     """Return an object that assembles a streamed answer."""
-    goes_on: bool = False
-    """Whether the model continues an assistant message at the end of a request."""
+    goes_on: Callable[[Json], bool] = lambda _: False
+    """Return whether the model continues an assistant message at the end of a request."""
 
 
 OpenTurn: TypeAlias = Turn | GuardedTurn
@@ -232,7 +232,7 @@ class Exchange:
                 self._bound.memory, self._resource, self._thread, given, own_turns=own, is_whole=self._bound.sends_all
             )
             self.repeated = tuple(row.seq for row in again)
-            if self._api.goes_on and has_answer(new[-1:]) and not has_answer(new[:-1]):
+            if self._api.goes_on(self._body) and has_answer(new[-1:]) and not has_answer(new[:-1]):
                 # The only assistant message, at the end, is the beginning of the answer. It is saved together with the answer.
                 new, self._begun = new[:-1], new[-1:]
             context = await self._turn.prepare(*new, ephemeral=self._begun, model=self._model)
@@ -334,6 +334,9 @@ def _with_beginning(begun: Sequence[NewMessage], answer: NewMessage) -> NewMessa
     [first, *rest] = answer.parts or (TextPart(text=""),)
     [*early, last] = begun[-1].parts
     if isinstance(first, TextPart) and isinstance(last, TextPart):
+        if first.text.startswith(last.text) and not early:
+            # Some servers return the beginning again.
+            return answer
         return replace(answer, parts=(*early, replace(first, text=last.text + first.text), *rest))
     return replace(answer, parts=(*early, last, first, *rest))
 
@@ -398,7 +401,7 @@ class _Remembered:
         """Send a request with memory and record its answer. For a synchronous client this coroutine never waits."""
         if self._prepare is not None:
             options = await returned(self._prepare(options))
-        exchange = self._bound.exchange(options.method, options.url, options.json_data, _headers(options))
+        exchange = self._bound.exchange(options.method, options.url, _body(options), _headers(options))
         if exchange is None:
             return await returned(self._request(cast_to, options, **how))
         asked = _with_body(options, await self._remember(exchange.begin()))
@@ -427,6 +430,12 @@ class _Remembered:
             tee = _AsyncTee if self._drive is None else _Tee
             response.stream = tee(response.stream, exchange, self._drive)
         return self._process(response=response, **rest)
+
+
+def _body(options: Any) -> object:
+    """Return the body of a request, with the fields of `extra_body`, which the client adds when it sends the request."""
+    body, extra = options.json_data, options.extra_json
+    return {**body, **extra} if isinstance(body, Mapping) and isinstance(extra, Mapping) else body
 
 
 def _headers(options: Any) -> Mapping[str, object]:

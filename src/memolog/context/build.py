@@ -356,10 +356,11 @@ class Contexts:
             snapshot.resource, snapshot.log.pk, record["generation"], entries=record["entries"]
         )
         numbers = record.get("shown") or (record["first"], record["last"])
-        tail = await self._span(resource, thread, numbers[0], numbers[-1])
+        withdrawn = await self._store.branches.withdrawn_since(resource, thread, numbers[-1])
+        tail = await self._span(resource, thread, numbers[0], numbers[-1], withdrawn)
         tail = tuple(message for message in tail if "shown" not in record or message.seq in record["shown"])
         tail = await self._as_it_was(resource, thread, tail, record)
-        repeated = [m for seq in record["repeated"] for m in await self._span(resource, thread, seq, seq)]
+        repeated = [m for seq in record["repeated"] for m in await self._span(resource, thread, seq, seq, withdrawn)]
         hints = Hints()
         if record["hinted"]:
             where = resource, snapshot.log.pk, snapshot.thread.pk, record["hinted"]
@@ -440,11 +441,17 @@ class Contexts:
             for message in tail
         )
 
-    async def _span(self, resource: str, thread: str, first: int, last: int) -> tuple[Message, ...]:
+    async def _span(
+        self, resource: str, thread: str, first: int, last: int, withdrawn: Container[int] = ()
+    ) -> tuple[Message, ...]:
+        """Return the messages of a span that were live when `withdrawn` had not been withdrawn yet."""
         if not 1 <= first <= last:
             return ()
         rows = await self._store.messages.span(resource, thread, Span(first=first, last=last))
-        return tuple(message for message in rows if message.state == "live")
+        was_live = (
+            replace(row, state="live") if row.state == "withdrawn" and row.seq in withdrawn else row for row in rows
+        )
+        return tuple(message for message in was_live if message.state == "live")
 
 
 def _large_files(view: View, context: Context) -> tuple[Message, ...]:

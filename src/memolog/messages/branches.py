@@ -140,6 +140,17 @@ class Branches(LogChanges):
             found.append(_branch(row, rows))
         return tuple(found)
 
+    @reads
+    def withdrawn_since(self, resource: str, thread: str, last: int) -> Script[frozenset[int]]:
+        """Return the numbers of the messages that rewinds have withdrawn since `last` was the last message of the thread."""
+        gone: set[int] = set()
+        for row in (yield q.all_branches(resource=resource, thread=thread, last=last)):
+            live = list(_seqs(row))
+            # New messages get higher numbers. So if the branch ends before `last`, the rewind was earlier.
+            if last <= live[-1]:
+                gone.update(seq for seq in live if seq > row.kept_to)
+        return frozenset(gone)
+
     def _rewinding(
         self, resource: str, thread: str, thread_pk: int, kept_to: int, at: int, again: Again
     ) -> Script[Rewound]:

@@ -367,5 +367,5 @@ def messages_api(mark: Json | None = MARK) -> Api:
         own=lambda body: [body.get("system")],
         answer=from_response,
         stream=MessageStream,
-        goes_on=True,
+        goes_on=lambda _: True,
     )

@@ -373,6 +373,13 @@ def _merge_list(whole: list[Any], pieces: list[Any]) -> None:
             whole.append(piece)
 
 
+def _goes_on(body: Data) -> bool:
+    """Return whether the server continues the last message. OpenAI does not; other servers have a field for it."""
+    messages = as_list(body.get("messages"))
+    last = as_data(messages[-1]) if messages else {}
+    return bool(body.get("continue_final_message") or last.get("prefix") or last.get("partial"))
+
+
 CHAT_API: Final = Api(
     path="/chat/completions",
     given=lambda body: from_messages(split(body.get("messages") or ())[1]),
@@ -380,4 +387,5 @@ CHAT_API: Final = Api(
     own=lambda body: list(split(body.get("messages") or ())[0]),
     answer=from_response,
     stream=ChatStream,
+    goes_on=_goes_on,
 )

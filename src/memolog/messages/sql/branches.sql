@@ -28,6 +28,11 @@ SELECT b.pk, b.number, b.kept_to, b.created_at, b.live FROM branches b JOIN thre
 WHERE t.resource = :resource AND t.id = :thread AND b.restored_at IS NULL
 ORDER BY b.number
 
+-- all_branches --
+-- Also the branches that were restored, because their old rows stay withdrawn.
+SELECT b.kept_to, b.live FROM branches b JOIN threads t ON t.pk = b.thread_pk
+WHERE t.resource = :resource AND t.id = :thread AND b.kept_to < :last
+
 -- mark_restored --
 UPDATE branches SET restored_at = :now WHERE pk = :branch_pk
 
