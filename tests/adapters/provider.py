@@ -7,9 +7,11 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
-import httpx2
+import anthropic
+import openai
 from anthropic import Anthropic, AsyncAnthropic
 from openai import AsyncOpenAI, OpenAI
 
@@ -334,42 +336,48 @@ class Provider:
     cut_after: int | None = None
     """End a stream after so many events, as a broken connection would."""
 
+    @property
+    def _http(self) -> Any:
+        """Return the HTTP library that the installed client uses: `httpx` or `httpx2`."""
+        library = anthropic if isinstance(self.driver, Messages) else openai
+        return import_module(library.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0])
+
     def client(self) -> Any:
         """Return the library's client that does not wait."""
-        http = httpx2.Client(transport=httpx2.MockTransport(self._answer))
+        http = self._http.Client(transport=self._http.MockTransport(self._answer))
         if isinstance(self.driver, Messages):
             return Anthropic(api_key="k", base_url="http://model.test", http_client=http, max_retries=0)
         return OpenAI(api_key="k", base_url="http://model.test/v1", http_client=http, max_retries=0)
 
     def async_client(self) -> Any:
         """Return the library's client that waits."""
-        http = httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer_later))
+        http = self._http.AsyncClient(transport=self._http.MockTransport(self._answer_later))
         if isinstance(self.driver, Messages):
             return AsyncAnthropic(api_key="k", base_url="http://model.test", http_client=http, max_retries=0)
         return AsyncOpenAI(api_key="k", base_url="http://model.test/v1", http_client=http, max_retries=0)
 
-    def _answer(self, request: httpx2.Request) -> httpx2.Response:
+    def _answer(self, request: Any) -> Any:
         reply = self.script(self._keep(request))
         assert isinstance(reply, Reply)
         return self._response(reply, is_async=False)
 
-    async def _answer_later(self, request: httpx2.Request) -> httpx2.Response:
+    async def _answer_later(self, request: Any) -> Any:
         reply = self.script(self._keep(request))
         return self._response(reply if isinstance(reply, Reply) else await reply, is_async=True)
 
-    def _keep(self, request: httpx2.Request) -> Json:
+    def _keep(self, request: Any) -> Json:
         body: Json = json.loads(request.content)
         self.bodies.append(body)
         self.headers.append(dict(request.headers))
         return body
 
-    def _response(self, reply: Reply, *, is_async: bool) -> httpx2.Response:
+    def _response(self, reply: Reply, *, is_async: bool) -> Any:
         if reply.status != 200:
             error = {"error": {"type": "api_error", "message": "out of order"}}
-            return httpx2.Response(reply.status, json=error, headers={"retry-after-ms": "1"})
+            return self._http.Response(reply.status, json=error, headers={"retry-after-ms": "1"})
         answer = self.driver.answer(reply, len(self.bodies), len(json.dumps(self.bodies[-1])) // 4)
         if not self.bodies[-1].get("stream"):
-            return httpx2.Response(200, json=answer)
+            return self._http.Response(200, json=answer)
         events = self.driver.events(answer)[: self.cut_after]
         if reply.breaks is not None:
             spoken = [number for number, event in enumerate(events, start=1) if f"'{reply.text[:3]}'" in str(event)]
@@ -379,7 +387,7 @@ class Provider:
             lines = [line.split(b"\n", 1)[1] for line in lines]
             lines += [b"data: [DONE]\n\n"] if self.cut_after is None else []
         content = _later(lines) if is_async else iter(lines)
-        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=content)
+        return self._http.Response(200, headers={"content-type": "text/event-stream"}, content=content)
 
 
 async def _later(lines: list[bytes]) -> AsyncIterator[bytes]:

@@ -90,7 +90,7 @@ class Toolset:
         """Return instructions for the system prompt on how to use the tools."""
         return guidance()
 
-    def definitions(self, form: Form = "openai") -> list[dict[str, Any]]:
+    def definitions(self, form: Form = "openai") -> list[Any]:
         """Return the definitions to give to a model: in the form of `openai`, `openai-responses`, `anthropic` or `mcp`."""
         return [definition(tool, form) for tool in OWN_TOOLS]
 
