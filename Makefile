@@ -2,6 +2,7 @@
 #   make demo        set up, then play ten days of work through the real memory, without a key
 #   make test        set up, then check and run every test, on both engines
 #   make test-long   the same tests with their full counts
+#   make test-versions  the adapter tests with the lowest and the newest version of each library; EXTRAS="openai mcp" for some
 #   make check       format, lint, types and the contracts between rooms
 #   make format      format, and apply the fixes that are safe
 #   make setup       only set up .venv, pinned by constraints.txt (for the demo constraints-core.txt is enough)
@@ -26,7 +27,7 @@ WORKERS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long sim check format docs site lock clean
+.PHONY: help setup demo test test-long test-versions sim check format docs site lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -55,6 +56,10 @@ test: check
 
 test-long: check
 	MEMOLOG_LONG=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal $(TESTS)
+
+# The environments are kept in .versions, so that a second run installs little.
+test-versions: $(STAMP)
+	@PYTHONPATH=tests $(BIN)/python -m versions $(EXTRAS)
 
 # With RUNS, that many worlds; with SEED alone, that one.
 sim: $(STAMP)
@@ -93,4 +98,4 @@ lock: $(STAMP)
 	$(COMPILE) --group build --constraint constraints.txt --output-file constraints-core.txt
 
 clean:
-	rm -rf $(VENV) .bench site .hypothesis .ruff_cache .pytest_cache
+	rm -rf $(VENV) .versions .bench site .hypothesis .ruff_cache .pytest_cache

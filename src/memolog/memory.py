@@ -92,8 +92,11 @@ class Tools(Protocol):
         """Return a text for the system prompt that explains how to use the tools."""
         ...
 
-    def definitions(self, form: Form = "openai") -> list[dict[str, Any]]:
-        """Return the definitions of the tools in the form of a provider or of MCP."""
+    def definitions(self, form: Form = "openai") -> list[Any]:
+        """Return the definitions of the tools in the form of a provider or of MCP.
+
+        Each definition is a dict. Its type is Any, so that it fits `tools=` of every client.
+        """
         ...
 
     async def call(self, name: str, arguments: object = None) -> dict[str, Any]:

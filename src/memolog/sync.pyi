@@ -295,8 +295,11 @@ class SyncTools:
     @property
     def guidance(self) -> str:
         """Return a text for the system prompt that explains how to use the tools."""
-    def definitions(self, form: Form = "openai") -> list[dict[str, Any]]:
-        """Return the definitions of the tools in the form of a provider or of MCP."""
+    def definitions(self, form: Form = "openai") -> list[Any]:
+        """Return the definitions of the tools in the form of a provider or of MCP.
+
+        Each definition is a dict. Its type is Any, so that it fits `tools=` of every client.
+        """
     def call(self, name: str, arguments: object = None) -> dict[str, Any]:
         """Return the answer to a call. An error is returned as an answer too, and never raised."""
     def files(self, name: str, arguments: object = None) -> tuple[FilePart, ...]:

@@ -7,9 +7,11 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
-import httpx2
+import anthropic
+import openai
 from anthropic import Anthropic, AsyncAnthropic
 from openai import AsyncOpenAI, OpenAI
 
@@ -375,50 +377,57 @@ class Provider:
     cut_after: int | None = None
     """End a stream after so many events, as a server does that stops without an error."""
 
+    @property
+    def _http(self) -> Any:
+        """Return the HTTP library that the installed client uses: `httpx` or `httpx2`."""
+        library = anthropic if isinstance(self.driver, Messages) else openai
+        return import_module(library.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0])
+
     def client(self) -> Any:
         """Return the library's client that does not wait."""
-        http = httpx2.Client(transport=httpx2.MockTransport(self._answer))
+        http = self._http.Client(transport=self._http.MockTransport(self._answer))
         if isinstance(self.driver, Messages):
             return Anthropic(api_key="k", base_url="http://model.test", http_client=http, max_retries=0)
         return OpenAI(api_key="k", base_url="http://model.test/v1", http_client=http, max_retries=0)
 
     def async_client(self) -> Any:
         """Return the library's client that waits."""
-        http = httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer_later))
+        http = self._http.AsyncClient(transport=self._http.MockTransport(self._answer_later))
         if isinstance(self.driver, Messages):
             return AsyncAnthropic(api_key="k", base_url="http://model.test", http_client=http, max_retries=0)
         return AsyncOpenAI(api_key="k", base_url="http://model.test/v1", http_client=http, max_retries=0)
 
-    def _answer(self, request: httpx2.Request) -> httpx2.Response:
+    def _answer(self, request: Any) -> Any:
         reply = self.script(self._keep(request))
         assert isinstance(reply, Reply)
         return self._response(reply, is_async=False)
 
-    async def _answer_later(self, request: httpx2.Request) -> httpx2.Response:
+    async def _answer_later(self, request: Any) -> Any:
         reply = self.script(self._keep(request))
         return self._response(reply if isinstance(reply, Reply) else await reply, is_async=True)
 
-    def _keep(self, request: httpx2.Request) -> Json:
+    def _keep(self, request: Any) -> Json:
         body: Json = json.loads(request.content)
         self.bodies.append(body)
         self.headers.append(dict(request.headers))
         return body
 
-    def _response(self, reply: Reply, *, is_async: bool) -> httpx2.Response:
+    def _response(self, reply: Reply, *, is_async: bool) -> Any:
         sent = send(self.driver, self.rules, self.bodies[-1], reply, len(self.bodies))
         if sent.lines is None:
-            return httpx2.Response(sent.status, json=sent.data, headers={"retry-after-ms": "1"})
+            return self._http.Response(sent.status, json=sent.data, headers={"retry-after-ms": "1"})
         lines = sent.lines if self.cut_after is None else sent.lines[: self.cut_after]
-        content = _later(lines, is_cut=sent.is_cut) if is_async else _now(lines, is_cut=sent.is_cut)
-        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=content)
+        error = self._http.ReadError("the connection was closed") if sent.is_cut else None
+        content = _later(lines, error) if is_async else _now(lines, error)
+        return self._http.Response(200, headers={"content-type": "text/event-stream"}, content=content)
 
 
-def _now(lines: Iterable[bytes], *, is_cut: bool) -> Iterator[bytes]:
+def _now(lines: Iterable[bytes], error: Exception | None) -> Iterator[bytes]:
     yield from lines
-    if is_cut:
-        raise httpx2.ReadError("the connection was closed")
+    if error is not None:
+        raise error
 
 
-async def _later(lines: Iterable[bytes], *, is_cut: bool) -> AsyncIterator[bytes]:
-    for line in _now(lines, is_cut=is_cut):
+async def _later(lines: Iterable[bytes], error: Exception | None) -> AsyncIterator[bytes]:
+    for line in _now(lines, error):
         yield line

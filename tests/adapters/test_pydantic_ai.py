@@ -117,7 +117,7 @@ async def test_whose_memory_it_is_may_follow_from_the_run(memory: Memory) -> Non
         user: str
 
     script = Script()
-    capability = MemoryCapability(
+    capability = MemoryCapability[Deps](
         memory, lambda ctx: ctx.deps.user, thread=lambda ctx: f"mail-{ctx.conversation_id}", zone="Asia/Tokyo"
     )
     agent = Agent(script.model, deps_type=Deps, capabilities=[capability])

@@ -135,13 +135,14 @@ async def test_headers_and_path_come_before_fields(tmp_path: Path) -> None:
     """Headers and path count before the fields of a chat program, the fields count before the default resource."""
     places: Any = {"thread_from": ["metadata:chat"], "resource_from": ["user"], "resource": "default"}
     async with opened(tmp_path / "memolog.db", echo, **places) as world:
-        fields = {"metadata": {"chat": "c1"}, "user": "mallory"}
+        fields: Any = {"metadata": {"chat": "c1"}, "user": "mallory"}
         assert await ask(world, headers=THREAD, **fields) == (200, "")
         assert await ask(world, prefix="/r/bob/t/t2", **fields) == (200, "")
         assert await resources(world) == ("alice", "bob")
         assert await ask(world, **fields) == (200, "")
         assert await world.lines("c1", "mallory") == SAID
-        for user in ({}, {"user": ""}, {"user": None}):
+        users: Any = ({}, {"user": ""}, {"user": None})
+        for user in users:
             assert await ask(world, metadata={"chat": "c1"}, **user) == (200, "")
         assert await world.lines("c1", "default") == SAID
 
@@ -153,7 +154,8 @@ async def test_fields_are_read_only_where_the_settings_say_so(tmp_path: Path) ->
         assert await ask(world, headers={"x-chat-id": "c1"}, **fields) == (200, "")
         assert await resources(world) == ()
     async with opened(tmp_path / "memolog.db", echo, thread_from=["user"], resource_from=["user"]) as world:
-        for user in ({}, {"user": None}, {"user": ""}):
+        users: Any = ({}, {"user": None}, {"user": ""})
+        for user in users:
             assert await ask(world, **user) == (200, "")
         assert await resources(world) == ()
     async with opened(tmp_path / "memolog.db", echo, resource_from=["user"]) as world:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, Protocol, TypeAlias, TypedDict, TypeVar, cast
 from urllib.parse import quote, unquote
 
 from memolog import Context
@@ -169,7 +169,13 @@ class Bound:
                 )
 
 
-def at(thread: str, resource: str) -> dict[str, Any]:
+class ThreadHeaders(TypedDict):
+    """Arguments of a call of the OpenAI or Anthropic client."""
+
+    extra_headers: dict[str, str]
+
+
+def at(thread: str, resource: str) -> ThreadHeaders:
     """Return the arguments that set the thread and the resource of one call: `create(…, **at("t1", "alice"))`.
 
     The arguments are headers. The wrapped client removes them before it sends the request.

@@ -156,10 +156,13 @@ class Context:
                 messages[last] = _one(messages[last], note)
         return tuple(messages)
 
-    def to_openai(self, *, system: str | None = None) -> list[dict[str, Any]]:
-        """Return `messages` for Chat Completions: `system` and the log first, then the messages, and the edge last."""
+    def to_openai(self, *, system: str | None = None) -> list[Any]:
+        """Return `messages` for Chat Completions: `system` and the log first, then the messages, and the edge last.
+
+        Each message is a dict. Its type is Any, so that it fits `messages=` of the client.
+        """
         instructions = [{"role": "system", "content": system}] if system else []
-        made: list[dict[str, Any]] = _writer("openai.chat", system)(self, instructions=instructions)["messages"]
+        made: list[Any] = _writer("openai.chat", system)(self, instructions=instructions)["messages"]
         return made
 
     def to_responses(self, *, system: str | None = None) -> dict[str, Any]:

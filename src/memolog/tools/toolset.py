@@ -109,7 +109,7 @@ class Toolset:
         """Return instructions for the system prompt on how to use the tools."""
         return guidance(read_only=self.is_read_only)
 
-    def definitions(self, form: Form = "openai") -> list[dict[str, Any]]:
+    def definitions(self, form: Form = "openai") -> list[Any]:
         """Return the definitions to give to a model: in the form of `openai`, `openai-responses`, `anthropic` or `mcp`.
 
         If the tools are read-only, actions that write are left out.

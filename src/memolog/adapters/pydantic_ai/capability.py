@@ -31,7 +31,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.models.fallback import FallbackModel
-from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.tools import AgentDepsT, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset
 
 from memolog import Context
@@ -410,7 +410,7 @@ def _has_marks(request: ModelRequestContext) -> bool:
 Child: TypeAlias = Literal["own", "shared", "read_only"]
 """The thread of an agent run inside another one: a separate thread, the outer thread, or the outer thread without writing."""
 
-Chosen: TypeAlias = str | Callable[[RunContext[Any]], str]
+Chosen: TypeAlias = str | Callable[[RunContext[AgentDepsT]], str]
 """A text, or a function that gets the context of the agent run and returns a text: `lambda ctx: ctx.deps.user_id`."""
 
 _ID: Final = "memolog"
@@ -419,19 +419,20 @@ _OUTER: ContextVar[MemoryRun | None] = ContextVar("memolog_outer_run", default=N
 
 
 @dataclass
-class MemoryCapability(AbstractCapability[Any]):
+class MemoryCapability(AbstractCapability[AgentDepsT]):
     """A long memory for an agent: `Agent(…, capabilities=[MemoryCapability(memory, "alice")])`.
 
-    The conversation id of an agent run is the thread: `agent.run("…", conversation_id="t1")`.
+    The conversation id of an agent run is the thread: `agent.run("…", conversation_id="t1")`. For functions of `deps`, a type
+    checker may need their type: `MemoryCapability[Deps](memory, lambda ctx: ctx.deps.user)`.
     """
 
     memory: Memory
-    resource: Chosen
+    resource: Chosen[AgentDepsT]
     """The resource."""
 
     _: KW_ONLY
 
-    thread: Chosen | None = None
+    thread: Chosen[AgentDepsT] | None = None
     """The thread. The default is the conversation id of the agent run."""
     child: Child = "own"
     """The thread of an agent run that a tool of another agent run starts."""
@@ -439,7 +440,7 @@ class MemoryCapability(AbstractCapability[Any]):
     """What the observer looks for: `explore`, `bug_fixing`, `research` and so on."""
     settings: Mapping[str, Any] | None = None
     """Settings that replace those of the memory in these agent runs."""
-    zone: Chosen | None = None
+    zone: Chosen[AgentDepsT] | None = None
     """The time zone of the user, such as `Europe/Lisbon`."""
     tools: bool = True
     """Whether the model gets the three tools, and instructions for them."""
@@ -484,7 +485,7 @@ class MemoryCapability(AbstractCapability[Any]):
         """Return the instructions for the tools; None without `tools`."""
         return guidance(read_only=self._is_reading) if self.tools else None
 
-    def get_toolset(self) -> AbstractToolset[Any] | None:
+    def get_toolset(self) -> AbstractToolset[AgentDepsT] | None:
         """Return the tools; None without `tools`. A read-only agent run gets no action that writes."""
         if not self.tools:
             return None
@@ -509,7 +510,7 @@ class MemoryCapability(AbstractCapability[Any]):
 
     # ------------------------------------------------------------ an agent run
 
-    async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
+    async def for_run(self, ctx: RunContext[AgentDepsT]) -> AbstractCapability[AgentDepsT]:
         """Return the copy of the capability for one agent run."""
         settings: dict[str, Any] = {**(self.settings or {})}
         if self.mode is not None:
@@ -526,7 +527,7 @@ class MemoryCapability(AbstractCapability[Any]):
         copy.run = MemoryRun(self.memory, turn, ctx.run_id, outer=outer, read_only=bool(settings.get("read_only")))
         return copy
 
-    def _target(self, ctx: RunContext[Any]) -> tuple[MemoryRun | None, str, str, bool]:
+    def _target(self, ctx: RunContext[AgentDepsT]) -> tuple[MemoryRun | None, str, str, bool]:
         """Return the outer agent run or None, the resource, the thread, and whether the agent run may only read."""
         resource, outer = _chosen(self.resource, ctx), self.outer or _OUTER.get()
         if outer is not None:
@@ -536,7 +537,7 @@ class MemoryCapability(AbstractCapability[Any]):
         thread = _chosen(self.thread, ctx) if self.thread is not None else ctx.conversation_id or str(ctx.run_id)
         return None, resource, thread, self.memory.config.read_only
 
-    async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
+    async def wrap_run(self, ctx: RunContext[AgentDepsT], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
         """Open the turn, run the agent, and save the remaining messages when the agent run ends or fails."""
         del ctx
         run = self._run
@@ -554,14 +555,14 @@ class MemoryCapability(AbstractCapability[Any]):
     # ------------------------------------------------------------ hooks
 
     async def before_model_request(
-        self, ctx: RunContext[Any], request_context: ModelRequestContext
+        self, ctx: RunContext[AgentDepsT], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Set the history, so that it is saved at the end even if a later hook fails."""
         self._run.history = ctx.messages
         return request_context
 
     async def prepare_model_request(
-        self, ctx: RunContext[Any], request_context: ModelRequestContext
+        self, ctx: RunContext[AgentDepsT], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Save the new messages and return the request with the context."""
         last = request_context.messages[-1] if request_context.messages else None
@@ -572,15 +573,17 @@ class MemoryCapability(AbstractCapability[Any]):
         context = await self._run.prepare(ctx.messages, model)
         return _with_context(request_context, context)
 
-    async def before_node_run(self, ctx: RunContext[Any], *, node: "AgentNode[Any]") -> "AgentNode[Any]":
+    async def before_node_run(
+        self, ctx: RunContext[AgentDepsT], *, node: "AgentNode[AgentDepsT]"
+    ) -> "AgentNode[AgentDepsT]":
         """Save an answer before its tools are called."""
         self._run.history = ctx.messages
         await self._run.keep()
         return node
 
     async def after_node_run(
-        self, ctx: RunContext[Any], *, node: "AgentNode[Any]", result: "NodeResult[Any]"
-    ) -> "NodeResult[Any]":
+        self, ctx: RunContext[AgentDepsT], *, node: "AgentNode[AgentDepsT]", result: "NodeResult[AgentDepsT]"
+    ) -> "NodeResult[AgentDepsT]":
         """Save an answer as soon as it is in the history."""
         del node
         self._run.history = ctx.messages
@@ -589,7 +592,7 @@ class MemoryCapability(AbstractCapability[Any]):
 
     async def wrap_tool_execute(
         self,
-        ctx: RunContext[Any],
+        ctx: RunContext[AgentDepsT],
         *,
         call: ToolCallPart,
         tool_def: ToolDefinition,
@@ -605,7 +608,7 @@ class MemoryCapability(AbstractCapability[Any]):
             _OUTER.reset(token)
 
 
-def _chosen(value: Chosen, ctx: RunContext[Any]) -> str:
+def _chosen(value: Chosen[AgentDepsT], ctx: RunContext[AgentDepsT]) -> str:
     return value if isinstance(value, str) else value(ctx)
 
 
@@ -628,7 +631,7 @@ def _thread_of_child(outer: MemoryRun, child: Child, ctx: RunContext[Any]) -> tu
 
 def child_memory(
     ctx: RunContext[Any], child: Child = "own", *, mode: str | None = None, tools: bool = True, **options: Any
-) -> MemoryCapability:
+) -> MemoryCapability[Any]:
     """Return the memory for an agent that this agent run starts: `other.run(…, capabilities=[child_memory(ctx)])`.
 
     The memory has the same resource, and `child` selects its thread. The other options are those of `MemoryCapability`.
