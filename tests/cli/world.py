@@ -66,7 +66,8 @@ def inside(folder: Path) -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("MEMOLOG_") or name == "COLUMNS"]:
             patch.delenv(name)
-        patch.setenv("HOME", str(folder))
+        (folder / "home").mkdir(exist_ok=True)
+        patch.setenv("HOME", str(folder / "home"))
         patch.chdir(folder)
         yield
 

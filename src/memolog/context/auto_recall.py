@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from memolog.context.tail import is_compacted
 from memolog.core.config import Config
 from memolog.core.exact_json import JsonObject
-from memolog.core.message import FilePart, Message, ReasoningPart, ToolCallPart, ToolResultPart
+from memolog.core.message import FilePart, Message, ReasoningPart, ToolCallPart, ToolResultPart, part_text
 from memolog.core.observation import Span
 from memolog.core.pairs import is_question
 from memolog.log.snapshot import Snapshot
-from memolog.search.recall import part_text
 from memolog.search.search import SearchOptions, search_memory
 from memolog.search.snippets import Marker
 from memolog.text.cut import cut, cut_end, cut_middle

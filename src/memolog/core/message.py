@@ -4,9 +4,9 @@ import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias, assert_never, cast, get_args
 
-from memolog.core.exact_json import JsonObject, JsonValue, dumps, loads, nothing, text_to_json
+from memolog.core.exact_json import JsonObject, JsonValue, content_text, dumps, loads, nothing, text_to_json
 from memolog.errors import InputError, NotJson
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
@@ -209,6 +209,44 @@ def ToolMessage(  # noqa: N802
 _KINDS: Final[tuple[type[Part], ...]] = get_args(Part)
 _KIND_OF: Final = {field.default: kind for kind in _KINDS for field in fields(kind) if field.name == "type"}
 _DEFAULTS: Final = {kind: tuple((f.name, f.default) for f in fields(kind) if f.name != "type") for kind in _KINDS}
+
+
+def file_content(part: FilePart) -> bytes | None:
+    """Return the bytes of a file from the part or from its `data:` URL. Return None if the part has another URL."""
+    if part.data is not None:
+        return part.data
+    if part.url is None or part.url[:5].lower() != "data:":
+        return None
+    head, _, payload = part.url.partition(",")
+    if not head.lower().endswith(";base64"):
+        from urllib.parse import unquote_to_bytes  # noqa: PLC0415 - slow to import, and few files need it
+
+        return unquote_to_bytes(payload)
+    try:
+        return base64.b64decode(payload + "==")
+    except ValueError:
+        # The base64 is broken. The undecoded text is returned, because it is at least as long as the file.
+        return payload.encode("utf-8", "surrogatepass")
+
+
+def part_text(part: Part) -> str:
+    """Return the text of a part: its text, the arguments or the result of a tool, or the description of a file."""
+    match part:
+        case TextPart() | ReasoningPart():
+            return part.text
+        case ToolCallPart():
+            return content_text(part.arguments)
+        case ToolResultPart():
+            return content_text(part.content)
+        case FilePart():
+            data = file_content(part)
+            # A `data:` URL contains the file, and is not a description.
+            where = f"{len(data):,} bytes" if data is not None else part.url
+            return ", ".join(filter(None, (part.name, part.media_type, where)))
+        case UnknownPart():
+            return content_text(part.data)
+        case _:
+            assert_never(part)
 
 
 def parts_to_json(parts: tuple[Part, ...]) -> str:

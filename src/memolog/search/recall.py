@@ -8,17 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, assert_never, get_args
 
-from memolog.core.exact_json import content_text
-from memolog.core.message import (
-    FilePart,
-    Message,
-    Part,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-    UnknownPart,
-)
+from memolog.core.message import FilePart, Message, Part, ToolCallPart, ToolResultPart, file_content, part_text
 from memolog.db.scope import FIRST, check_choices, check_number, page_key, page_token
 from memolog.errors import InputError
 from memolog.search.recall_store import Place, Position, Reference
@@ -27,7 +17,7 @@ from memolog.text.cut import cut, cut_end, cut_middle, cut_tokens, is_boundary
 from memolog.text.dates import clock
 from memolog.text.escape import element, escape, one_line
 from memolog.text.lookalikes import label, quoted_label
-from memolog.text.message_tokens import file_content, file_text
+from memolog.text.message_tokens import file_text
 from memolog.text.tokens import TokenCounter
 
 if TYPE_CHECKING:
@@ -365,26 +355,6 @@ class PageDraft:
             return f"{_place(item, thread)} ({when}) {who}: {note}{shown}"
         body = "\n".join(map(_body, item.pieces))
         return element("message", body, thread=thread, seq=str(item.seq), at=when, role=item.role, speaker=speaker)
-
-
-def part_text(part: Part) -> str:
-    """Return the text of a part: its text, the arguments or the result of a tool, or the description of a file."""
-    match part:
-        case TextPart() | ReasoningPart():
-            return part.text
-        case ToolCallPart():
-            return content_text(part.arguments)
-        case ToolResultPart():
-            return content_text(part.content)
-        case FilePart():
-            data = file_content(part)
-            # A `data:` URL contains the file, and is not a description.
-            where = f"{len(data):,} bytes" if data is not None else part.url
-            return ", ".join(filter(None, (part.name, part.media_type, where)))
-        case UnknownPart():
-            return content_text(part.data)
-        case _:
-            assert_never(part)
 
 
 def _head(message: Message) -> Recalled:

@@ -4,13 +4,11 @@ No function raises. A part that cannot be counted, or a file that is only a URL,
 rules of OpenAI, and `Calibration` corrects the counts for other providers. The `extra` of a part is not sent and not counted.
 """
 
-import base64
 import math
 import re
 import struct
 from collections.abc import Iterable
 from typing import Final
-from urllib.parse import unquote_to_bytes
 
 from memolog.core.exact_json import JsonObject, JsonValue, dumps
 from memolog.core.message import (
@@ -24,6 +22,7 @@ from memolog.core.message import (
     ToolCallPart,
     ToolResultPart,
     UnknownPart,
+    file_content,
 )
 from memolog.text.tokens import TokenCounter, guarded, over_estimate
 
@@ -198,22 +197,6 @@ def _count(part: FilePart, counter: TokenCounter) -> int:
         seconds = _seconds(part, data, _VIDEO_BYTES_PER_SECOND, _MAX_VIDEO_SECONDS)
         return math.ceil(seconds * _PER_VIDEO_SECOND)
     return _other(data)
-
-
-def file_content(part: FilePart) -> bytes | None:
-    """Return the bytes of a file from the part or from its `data:` URL. Return None if the part has another URL."""
-    if part.data is not None:
-        return part.data
-    if part.url is None or part.url[:5].lower() != "data:":
-        return None
-    head, _, payload = part.url.partition(",")
-    if not head.lower().endswith(";base64"):
-        return unquote_to_bytes(payload)
-    try:
-        return base64.b64decode(payload + "==")
-    except ValueError:
-        # The base64 is broken. The undecoded text is returned, because it is at least as long as the file.
-        return payload.encode("utf-8", "surrogatepass")
 
 
 def file_text(part: FilePart) -> str | None:

@@ -14,17 +14,15 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from memolog.core.message import FilePart
+from memolog.core.message import FilePart, file_content, part_text
 from memolog.core.observation import MARKS, UNVERIFIED, Observation, Span
 from memolog.core.own_tools import OWN_TOOLS, called_tool
 from memolog.errors import InputError, MemologError, NotFound, ThreadNotFound
 from memolog.memory import Form, Memory
-from memolog.search.recall import part_text
 from memolog.search.recall_store import SPAN, is_of_a_thread
 from memolog.search.values import RecalledPiece, RecallPage, SearchResult
 from memolog.tasks.calls import Tasks
 from memolog.tasks.task import Claimed, LinkedMessage, Task, TaskHit, TaskRef, TaskView
-from memolog.text.message_tokens import file_content
 from memolog.tools.actions import (
     Action,
     Claim,

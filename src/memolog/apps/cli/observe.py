@@ -65,9 +65,13 @@ async def _all_threads(call: Call) -> "list[Thread]":
 
 
 async def _count_new(threads: "Iterable[Thread]") -> int:
-    """Return the number of messages that the logs of these threads do not cover."""
-    statuses = [await thread.status() for thread in threads]
-    return sum(status.last_seq - status.cursor for status in statuses)
+    """Return the number of messages of these threads that no run has observed."""
+    count = 0
+    for thread in threads:
+        status = await thread.status()
+        runs = [run for run in await thread.runs() if run.kind == "observe" and run.status == "done" and run.span]
+        count += status.last_seq - max([status.cursor, *(run.span.last for run in runs if run.span)])
+    return count
 
 
 @verb(app, writes=True, example="memolog buffer --thread atlas")

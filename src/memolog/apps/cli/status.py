@@ -37,7 +37,7 @@ from memolog.apps.cli.output import (
 )
 from memolog.apps.cli.output import show as show_now
 from memolog.core.exact_json import encode
-from memolog.core.message import TextPart, ToolCallPart, ToolResultPart
+from memolog.core.message import TextPart, ToolCallPart, ToolResultPart, part_text
 from memolog.core.observation import MARKS, Observation
 from memolog.errors import StoreReadOnly
 
@@ -309,8 +309,6 @@ def _message(message: "ContextMessage", names: dict[str, str], *, full: bool) ->
 
 
 def _part(part: "Part", names: dict[str, str], *, full: bool) -> "Text":
-    from memolog.search.recall import part_text
-
     text = part_text(part)
     shown = styled(text if full else one_line(text, _SHORT))
     match part:

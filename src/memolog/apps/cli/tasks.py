@@ -15,6 +15,8 @@ from memolog.errors import InputError
 from memolog.text.dates import duration
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from rich.console import RenderableType
     from rich.text import Text
 
@@ -329,7 +331,7 @@ async def claim(
     call: Call, task: TaskName, session: _Session = None, thread: _Thread = None, lease: _Lease = None
 ) -> Answer:
     """Claim a task for a session. Exit code 4: it is blocked, or another session holds it."""
-    return _claim_answer(await _tasks(call, session, thread).claim(task, lease=lease))
+    return _claim_answer(await _tasks(call, session, thread).claim(task, lease=lease), call.memory.clock.now())
 
 
 @verb(app, needs="resource", writes=True, name="next", example="memolog tasks next")
@@ -340,11 +342,12 @@ async def claim_next(
     claimed = await _tasks(call, session, thread).claim_next(labels=label or (), lease=lease)
     if claimed is None:
         return Answer(data=None, show="Nothing is ready.", code=1)
-    return _claim_answer(claimed)
+    return _claim_answer(claimed, call.memory.clock.now())
 
 
-def _claim_answer(claimed: "Claimed") -> Answer:
-    words = f"{claimed.task.handle} is {'still ' if claimed.renewed else ''}yours, until {when(claimed.until)}."
+def _claim_answer(claimed: "Claimed", now: "datetime") -> Answer:
+    still, left = "still " if claimed.renewed else "", duration((claimed.until - now).total_seconds())
+    words = f"{claimed.task.handle} is {still}yours for {left}, until {when(claimed.until)}."
     return _task_answer(claimed.task, words, claimed)
 
 

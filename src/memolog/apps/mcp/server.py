@@ -31,10 +31,9 @@ from memolog.apps.mcp.resources import Served, wire_json
 from memolog.apps.mcp.subscriptions import Changes, Listening
 from memolog.apps.network import caught, check_token, is_loopback, open_socket, serving, url_of
 from memolog.core.exact_json import loads
-from memolog.core.message import FilePart
+from memolog.core.message import FilePart, file_content
 from memolog.core.own_tools import called_tool
 from memolog.errors import ConfigError, InputError, MemologError, NotFound
-from memolog.text.message_tokens import file_content
 from memolog.version import __version__
 
 _log = logging.getLogger("memolog")
