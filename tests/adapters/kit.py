@@ -206,11 +206,11 @@ def split_messages(messages: Sequence[Json]) -> tuple[list[Json], str | None]:
 def line_of(message: Json) -> str:
     """Return a message as exact text. A user message is open at its end, because the next question may be added to it."""
     content = message.get("content")
-    return (
-        f"user {content}"
-        if message.get("role") == "user" and isinstance(content, str)
-        else json.dumps(message, sort_keys=True)
-    )
+    if isinstance(content, list) and all("text" in block for block in content):
+        content = "\n\n".join(block["text"] for block in content)
+    if message.get("role") == "user" and isinstance(content, str):
+        return f"user {content}"
+    return json.dumps(message, sort_keys=True)
 
 
 def context_of(messages: Sequence[NewMessage], *, log: Sequence[str] = (), edge: str = "") -> Context:

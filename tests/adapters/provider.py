@@ -206,17 +206,21 @@ class Responses(Driver):
     def events(self, answer: Json) -> list[Json]:
         made: list[Json] = [{"type": "response.created", "response": {**answer, "status": "in_progress", "output": []}}]
         for place, item in enumerate(answer["output"]):
-            made.append({"type": "response.output_item.added", "output_index": place, "item": item})
+            at = {"output_index": place, "item_id": item["id"]}
+            begun = {name: "" if name == "arguments" else [] for name in ("arguments", "content") if name in item}
+            made.append({"type": "response.output_item.added", "output_index": place, "item": {**item, **begun}})
             for block in item.get("content", ()):
-                about = {
-                    "type": "response.output_text.delta",
-                    "item_id": item["id"],
-                    "content_index": 0,
-                    "logprobs": [],
-                }
-                made += [
-                    {**about, "output_index": place, "delta": piece} for piece in (block["text"][:3], block["text"][3:])
-                ]
+                about = {**at, "content_index": 0}
+                made.append({"type": "response.content_part.added", **about, "part": {**block, "text": ""}})
+                for piece in (block["text"][:3], block["text"][3:]):
+                    made.append({"type": "response.output_text.delta", **about, "logprobs": [], "delta": piece})
+                made.append({"type": "response.output_text.done", **about, "logprobs": [], "text": block["text"]})
+                made.append({"type": "response.content_part.done", **about, "part": block})
+            if "arguments" in item:
+                about = {**at, "name": item["name"]}
+                made.append({"type": "response.function_call_arguments.delta", **at, "delta": item["arguments"]})
+                done = {"type": "response.function_call_arguments.done", "arguments": item["arguments"]}
+                made.append({**done, **about})
             made.append({"type": "response.output_item.done", "output_index": place, "item": item})
         made.append({"type": "response.completed", "response": answer})
         return [{**event, "sequence_number": number} for number, event in enumerate(made)]
