@@ -6,7 +6,7 @@ Drops lines and hints that only repeat the prompt or the log, and finds statemen
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
 from typing import Final
 
 from memolog.core.message import Message
@@ -239,11 +239,21 @@ def _words_of(text: str) -> tuple[frozenset[str], frozenset[str]]:
 
 def _days_by_line(parsed: Parsed, given: ObserveInput) -> list[frozenset[date | None]]:
     """Return for each line of a reply the days on which the log has nearly the same line with the same numbers."""
-    log = [(*_words_of(line.text), said_in_zone(line, given.zone)) for line in given.lines if line.state == "active"]
+    log: dict[frozenset[str], list[tuple[frozenset[str], datetime | None]]] = {}
+    for line in given.lines:
+        if line.state == "active":
+            words, numbers = _words_of(line.text)
+            log.setdefault(numbers, []).append((words, said_in_zone(line, given.zone)))
     days: list[frozenset[date | None]] = []
     for words, numbers in (_words_of(draft.text) for draft in parsed.observations):
-        alike = (line for line in log if line[1] == numbers and len(words & line[0]) >= _ALIKE * len(words | line[0]))
-        days.append(frozenset(said and said.date() for _, _, said in alike))
+        # A line with many fewer or many more words cannot be alike, which is faster to test than the common words.
+        least, most = _ALIKE * len(words), len(words) / _ALIKE
+        alike = (
+            said
+            for other, said in log.get(numbers, ())
+            if least <= len(other) <= most and len(words & other) >= _ALIKE * len(words | other)
+        )
+        days.append(frozenset(said and said.date() for said in alike))
     return days
 
 
@@ -267,27 +277,31 @@ def uncovered(parsed: Parsed, given: ObserveInput, shown: Sequence[Shown]) -> tu
     A line with citations covers a cited message if the two share a word or a number, or if lines and messages are in different
     languages. A line without citations covers a message if it contains at least half of the words of the message.
     """
-    stated = _stating(given)
-    if not stated:
-        return ()
     cited: dict[int, list[Draft]] = {}
     lines = (*parsed.observations, *parsed.known)
-    loose = [draft for draft in lines if not draft.cites]
+    loose = [Evidence(line_text(draft)) for draft in lines if not draft.cites]
     for draft in lines:
         for number in draft.cites:
             cited.setdefault(number, []).append(draft)
-    is_foreign = _are_in_other_languages("\n".join(map(line_text, lines)), "\n".join(map(source_text, stated)))
 
     def is_covered(number: int | None, text: str) -> bool:
         said = Evidence(text)
-        if any(is_foreign or _shares_words(line_text(draft), said) for draft in cited.get(number or 0, ())):
+        if any(_shares_words(line_text(draft), said) for draft in cited.get(number or 0, ())):
             return True
-        return any(support(text, Evidence(line_text(draft))) >= _SUPPORTED for draft in loose)
+        return any(support(text, line) >= _SUPPORTED for line in loose)
 
-    return tuple(
-        message
+    doubtful = [
+        (number, message)
         for number, message in _numbered(given, shown)
-        if message in stated and not is_covered(number, source_text(message))
+        if message.role == "user" and not is_covered(number, source_text(message))
+    ]
+    # Most replies cover every message, and finding the statements takes much longer.
+    stated = _stating(given) if doubtful else ()
+    if not stated:
+        return ()
+    is_foreign = _are_in_other_languages("\n".join(map(line_text, lines)), "\n".join(map(source_text, stated)))
+    return tuple(
+        message for number, message in doubtful if message in stated and not (is_foreign and cited.get(number or 0))
     )
 
 
