@@ -56,6 +56,11 @@ class Faults(dict[FaultKind, str]):
         """Add a fault. If the reply already has a fault of this kind, nothing changes."""
         self.setdefault(kind, short_line(detail, 120))
 
+    def add(self, others: "Faults") -> None:
+        """Add the faults that the reply does not have yet."""
+        for kind, detail in others.items():
+            self.setdefault(kind, detail)
+
     @property
     def has_fatal(self) -> bool:
         """Whether a fault makes the reply unusable."""

@@ -6,9 +6,12 @@ Drops lines and hints that only repeat the prompt or the log, and finds statemen
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date
+from functools import cached_property
+from math import ceil
 from typing import Final
 
+from memolog.core.cache import remembered
 from memolog.core.message import Message
 from memolog.core.observation import KEPT
 from memolog.observer.drafts import Draft, Faults, HintsDraft, Parsed, selected
@@ -32,6 +35,9 @@ _SUPPORTED: Final = 0.5  # a line with at least this share of words from the mes
 _FEW_WORDS: Final = 2
 # Statements that share no word with the messages are accepted, at most this many for each line that shares one.
 _MOST_DOUBTFUL: Final = 2
+# The number of cached system prompts, and of lines of the log and of replies whose words are cached.
+_FEW_PROMPTS: Final = 4
+_REMEMBERED: Final = 512
 _ALIKE: Final = 0.8  # two lines with at least this share of common words are the same
 # Elements of a prompt that contain data and not instructions.
 _GIVEN: Final = re.compile(r"<(log-end|hints|transcript|working-memory|wanted|attached)\b[^<>\n]{0,100}>(?=\n)")
@@ -187,20 +193,35 @@ def _checked_hints(hints: HintsDraft, given: ObserveInput, echoes: "_Echoes", fa
     return hints
 
 
+class _Instructions:
+    """A text that Memolog wrote for the observer, and its rows."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.rows = Evidence(text), frozenset(map(_row, text.split("\n")))
+
+
+_instructions = remembered(_FEW_PROMPTS)(_Instructions)
+
+
 class _Echoes:
     """Finds parts of a reply that repeat the instructions of the prompt."""
 
     def __init__(self, prompt: Prompt, said: Evidence) -> None:
-        self._said = said
-        ours = f"{prompt.system}\n{_without(prompt.text, _GIVEN)}"
-        self._instructions = Evidence(ours)
-        self._ours = set(map(_row, ours.split("\n")))
-        self._shown = {_row(line) for _, inside in _elements(prompt.text, _TRANSCRIPT) for line in inside.split("\n")}
+        self._said, self._prompt = said, prompt
+        # The system prompt is the same for many replies.
+        self._ours = (_instructions(prompt.system), _Instructions(_without(prompt.text, _GIVEN)))
+
+    @cached_property
+    def _shown(self) -> frozenset[str]:
+        texts = (inside for _, inside in _elements(self._prompt.text, _TRANSCRIPT))
+        return frozenset(_row(line) for inside in texts for line in inside.split("\n"))
 
     def has(self, text: str, least: int) -> bool:
         needle = squeezed(folded(text))
         words = needle.strip(".").split(".")
-        return len(words) >= least and self._instructions.has(needle) and not self._said.has(needle)
+        if len(words) < least or not any(ours.text.has(needle) for ours in self._ours):
+            return False
+        return not self._said.has(needle)
 
     def is_shell(self, text: str) -> bool:
         """Return whether a line has markup of the transcript or is an unfilled placeholder, and does not occur in a message."""
@@ -218,7 +239,10 @@ class _Echoes:
         # `_checked_hints` checks the hints.
         plain = _FENCED.sub("", _without(reply, _HINTS)).split("\n")
         rows = [(row, _MARKED.match(raw)) for raw in plain if (row := _row(raw)) and not _VERBATIM.match(raw)]
-        echoed = sum(row in self._ours or (row in self._shown and not is_line) for row, is_line in rows)
+        echoed = sum(
+            any(row in ours.rows for ours in self._ours) or (not is_line and row in self._shown)
+            for row, is_line in rows
+        )
         return len(rows) > 1 and echoed > _MOST_ECHOED * len(rows)
 
 
@@ -231,6 +255,7 @@ def _row(text: str) -> str:
 # ---------------------------------------------------------------- the log
 
 
+@remembered(_REMEMBERED)
 def _words_of(text: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return all words of a line, and its words with digits."""
     words = frozenset(squeezed(folded(_MEANING.sub("", text))).strip(".").split(".")) - {""}
@@ -239,19 +264,20 @@ def _words_of(text: str) -> tuple[frozenset[str], frozenset[str]]:
 
 def _days_by_line(parsed: Parsed, given: ObserveInput) -> list[frozenset[date | None]]:
     """Return for each line of a reply the days on which the log has nearly the same line with the same numbers."""
-    log: dict[frozenset[str], list[tuple[frozenset[str], datetime | None]]] = {}
-    for line in given.lines:
-        if line.state == "active":
-            words, numbers = _words_of(line.text)
-            log.setdefault(numbers, []).append((words, said_in_zone(line, given.zone)))
+    log = [(line, *_words_of(line.text)) for line in given.lines if line.state == "active"]
+    by_word: dict[str, list[int]] = {}
+    for place, (_, words, _) in enumerate(log):
+        for word in words or ("",):
+            by_word.setdefault(word, []).append(place)
     days: list[frozenset[date | None]] = []
     for words, numbers in (_words_of(draft.text) for draft in parsed.observations):
-        # A line with many fewer or many more words cannot be alike, which is faster to test than the common words.
-        least, most = _ALIKE * len(words), len(words) / _ALIKE
+        # If a line of the log is alike, it has at least one of so many words of this line.
+        some = sorted(words)[: len(words) - ceil(_ALIKE * len(words)) + 1] or ("",)
+        near = (log[place] for place in {place for word in some for place in by_word.get(word, ())})
         alike = (
-            said
-            for other, said in log.get(numbers, ())
-            if least <= len(other) <= most and len(words & other) >= _ALIKE * len(words | other)
+            said_in_zone(line, given.zone)
+            for line, others, of_line in near
+            if of_line == numbers and len(words & others) >= _ALIKE * len(words | others)
         )
         days.append(frozenset(said and said.date() for said in alike))
     return days
