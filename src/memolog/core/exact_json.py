@@ -89,6 +89,8 @@ def unpack(text: str | None) -> str | None:
 
 
 def _has_surrogate(text: str) -> bool:
+    if text.isascii():
+        return False
     try:
         text.encode()
     except UnicodeEncodeError:

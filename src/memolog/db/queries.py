@@ -9,6 +9,9 @@ does no I/O, so both engines can run the same script. PostgreSQL needs one round
     SELECT … WHERE id IN (:ids[])            a list, expanded to as many placeholders as needed
     SELECT … FROM (VALUES :words()) AS w     a non-empty list as a table of one column
     {select_messages} WHERE …                the text of another query of the same file
+
+A query whose name begins with `lock_` and that returns no rows only locks rows. SQLite skips it, because a transaction that
+writes has locked the whole file.
 """
 
 import re
@@ -48,6 +51,8 @@ class Statement:
     lists: frozenset[str]
     tables: frozenset[str] = frozenset()
     """The names of the lists that are written as a table of one column."""
+    only_locks: bool = False
+    """Whether the query only locks rows."""
 
     def numbered(self, mark: str, lengths: tuple[int, ...] = ()) -> str:
         """Return the text with numbered parameters, `$1` or `?1`, in the order of `parameters`. Lists have these lengths."""
@@ -126,6 +131,7 @@ def _statement(name: str, text: str) -> Statement:
         parameters=tuple(parameter for parameter, _ in found),
         lists=frozenset(parameter for parameter, form in found if form),
         tables=frozenset(parameter for parameter, form in found if form == "()"),
+        only_locks=name.startswith("lock_") and "RETURNING" not in text,
     )
 
 

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, cast
@@ -41,10 +41,10 @@ SchemaStep: TypeAlias = Callable[[sqlite3.Connection], object]
 _BREATH_SECONDS = 0.002
 # A larger journal is checkpointed in the background. SQLite has the same limit by default: 1,000 pages of 4 KiB.
 _CHECKPOINT_BYTES = 4 * 1024 * 1024
-# Under constant writes those checkpoints cannot empty the journal. From this size on a checkpoint makes the writers wait.
-_JOURNAL_BYTES = 64 * 1024 * 1024
+# A journal that grew above this size, in one long transaction or under a long read, is truncated when it is used again.
+_JOURNAL_BYTES = 8 * 1024 * 1024
 # The size of the journal is checked after this many commits.
-_COMMITS_BETWEEN_LOOKS = 64
+_COMMITS_BETWEEN_LOOKS = 16
 # The interval at which a waiting writer checks whether its caller was cancelled.
 _LOOK_SECONDS = 0.2
 _READER_THREADS = 2
@@ -106,7 +106,7 @@ class SqliteEngine(Engine):
         # Whether the busy timeout of the writer is above 0. None until the first write sets it.
         self._waits: bool | None = None
         self._commits = 0
-        self._checkpointing = threading.Lock()
+        self._checkpointing: Future[None] | None = None
         self._busy_seconds = 0.0
 
     # ------------------------------------------------------------ connections
@@ -189,6 +189,7 @@ class SqliteEngine(Engine):
             connection.execute(f"PRAGMA synchronous = {synchronous}")
             # Checkpoints wait for the disk, so `_checkpoint` makes them on a worker thread.
             connection.execute("PRAGMA wal_autocheckpoint = 0")
+            connection.execute(f"PRAGMA journal_size_limit = {_JOURNAL_BYTES}")
         connection.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
 
     # ------------------------------------------------------------ scripts
@@ -346,16 +347,21 @@ class SqliteEngine(Engine):
             return
         with contextlib.suppress(OSError):
             size = os.stat(f"{self.path}-wal").st_size  # noqa: PTH116
-            if size > _CHECKPOINT_BYTES and not self._checkpointing.locked():
-                self._reading.submit(self._checkpoint, "PASSIVE" if size < _JOURNAL_BYTES else "RESTART")
+            if size > _CHECKPOINT_BYTES and (self._checkpointing is None or self._checkpointing.done()):
+                self._checkpointing = self._reading.submit(self._checkpoint)
 
-    def _checkpoint(self, mode: str) -> None:
+    def _checkpoint(self) -> None:
         # Errors are ignored, because a later checkpoint moves the same pages.
-        with self._checkpointing, contextlib.suppress(sqlite3.Error, MemologError):
+        with contextlib.suppress(sqlite3.Error, MemologError):
             connection = cast("sqlite3.Connection | None", getattr(self._local, "checkpointer", None))
             if connection is None:
                 connection = self._local.checkpointer = self._connect(read_only=False)
-            connection.execute(f"PRAGMA wal_checkpoint({mode})")
+                connection.execute("PRAGMA busy_timeout = 0")
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            # The journal can be emptied only if all its pages were moved. So the few pages that were written meanwhile are moved
+            # while this process does not write. A write that waits for this does so on a worker thread.
+            with self._gate:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     # ------------------------------------------------------------ the end
 
@@ -396,6 +402,8 @@ def _drive(connection: sqlite3.Connection, script: Script[T], most: int | None =
 
 def _execute(connection: sqlite3.Connection, step: Step, most: int | None) -> list[Row]:
     statement = step.statement
+    if statement.only_locks:
+        return []
     if step.many is not None:
         connection.executemany(statement.text, step.many)
         return []

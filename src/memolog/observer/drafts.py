@@ -56,6 +56,11 @@ class Faults(dict[FaultKind, str]):
         """Add a fault. If the reply already has a fault of this kind, nothing changes."""
         self.setdefault(kind, short_line(detail, 120))
 
+    def add(self, others: "Faults") -> None:
+        """Add the faults that the reply does not have yet."""
+        for kind, detail in others.items():
+            self.setdefault(kind, detail)
+
     @property
     def has_fatal(self) -> bool:
         """Whether a fault makes the reply unusable."""
@@ -73,6 +78,7 @@ class Faults(dict[FaultKind, str]):
 # of a useful list may differ in one digit only.
 _WINDOW: Final = 160
 _LOOKED_AT: Final = 100_000  # characters that are checked at the beginning and at the end of a reply
+_SHORT: Final = 30_000  # in a longer text, the time for searching blocks could grow too much
 _LEAST: Final = 1_500  # texts with fewer characters are never degenerate
 _TAIL: Final = 3_000  # this many last characters are checked once more, alone
 _MOST_REPEATED: Final = 0.6  # a text with a larger share of repeated windows is degenerate
@@ -89,7 +95,17 @@ def is_degenerate(text: str) -> bool:
 
 
 def _repeated(text: str) -> float:
+    """Return the share of windows that occur earlier in a text, or 0 if it is certainly at most `_MOST_REPEATED`."""
     count = len(text) - _WINDOW
+    # A window contains at least one of the blocks of half its size that begin at a multiple of this size. So if a window occurs
+    # earlier, its block does too, and each block is in `block + 1` windows. Searching for the blocks of a short text is faster.
+    block = _WINDOW // 2
+    starts = range(0, len(text) - block + 1 if len(text) <= _SHORT else 0, block)
+    fresh, most = 0, len(starts) - _MOST_REPEATED * count / (block + 1)
+    for start in starts:
+        fresh += text.find(text[start : start + block]) == start
+        if fresh > most:
+            return 0.0
     return 1 - len({hash(text[at : at + _WINDOW]) for at in range(count)}) / count if count > 0 else 0.0
 
 

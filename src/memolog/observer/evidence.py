@@ -89,6 +89,8 @@ class Evidence:
     def is_latin(self) -> bool | None:
         """Whether at least half of the letters are Latin; None if there are no letters."""
         sample = self.literal[:_SAMPLE]
+        if sample.isascii():
+            return True if _LATIN.search(sample) else None
         letters = len(_LETTER.findall(sample))
         return None if not letters else 2 * len(_LATIN.findall(sample)) >= letters
 

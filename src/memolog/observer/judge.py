@@ -206,7 +206,7 @@ def is_of_tool(line: Observation) -> bool:
 
 def is_false(line: Observation) -> bool:
     """Return whether an earlier check marked a line, because it claims to be a user's statement and no message supports it."""
-    return any(line.metadata.get(name) for name in ("speaks_for_user", "unverified"))
+    return bool(line.metadata.get("speaks_for_user") or line.metadata.get("unverified"))
 
 
 def evidence_of(texts: Iterable[str]) -> tuple[Evidence, ...]:
@@ -441,9 +441,10 @@ class Judge:
         self._log, self._readings = Evidence(log), cache(readings)
         self._policy: Policy = policy
         self._voices = voices_of(messages, foreign=foreign, log=lines)
-        own = voices_of(messages)
-        others = voices_of((), foreign=foreign).returned
-        self._others = Voices(said=(*own.said, *own.returned, self._log), returned=others)
+        self._others: Voices | None = None
+        if others := voices_of((), foreign=foreign).returned:
+            own = voices_of(messages)
+            self._others = Voices(said=(*own.said, *own.returned, self._log), returned=others)
         self._callers = {call: message for message in messages for call in pairs_of(message.parts)[0]}
         # These are computed once, because a message can have thousands of parts and every line may cite it.
         self._trusts: dict[tuple[str, int], Trust] = {
@@ -457,7 +458,7 @@ class Judge:
     def judge(self, observations: Sequence[Observation]) -> Judged:
         """Return the lines after comparing each with the messages that it cites."""
         own, others = list(observations), self._others
-        if others.returned:
+        if others is not None:
             # Leave out lines about another conversation.
             own = [o for o in own if not _is_echo(o, others) and not others.names_from_tool(o.text, _OWNED)]
         judged = _applied([self._verdict(observation) for observation in renumbered(observations, own)], self._policy)

@@ -7,8 +7,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
+from functools import cached_property
+from math import ceil
 from typing import Final
 
+from memolog.core.cache import remembered
 from memolog.core.message import Message
 from memolog.core.observation import KEPT
 from memolog.observer.drafts import Draft, Faults, HintsDraft, Parsed, selected
@@ -32,6 +35,9 @@ _SUPPORTED: Final = 0.5  # a line with at least this share of words from the mes
 _FEW_WORDS: Final = 2
 # Statements that share no word with the messages are accepted, at most this many for each line that shares one.
 _MOST_DOUBTFUL: Final = 2
+# The number of cached system prompts, and of lines of the log and of replies whose words are cached.
+_FEW_PROMPTS: Final = 4
+_REMEMBERED: Final = 512
 _ALIKE: Final = 0.8  # two lines with at least this share of common words are the same
 # Elements of a prompt that contain data and not instructions.
 _GIVEN: Final = re.compile(r"<(log-end|hints|transcript|working-memory|wanted|attached)\b[^<>\n]{0,100}>(?=\n)")
@@ -183,20 +189,35 @@ def _checked_hints(hints: HintsDraft, given: ObserveInput, echoes: "_Echoes", fa
     return hints
 
 
+class _Instructions:
+    """A text that Memolog wrote for the observer, and its rows."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.rows = Evidence(text), frozenset(map(_row, text.split("\n")))
+
+
+_instructions = remembered(_FEW_PROMPTS)(_Instructions)
+
+
 class _Echoes:
     """Finds parts of a reply that repeat the instructions of the prompt."""
 
     def __init__(self, prompt: Prompt, said: Evidence) -> None:
-        self._said = said
-        ours = f"{prompt.system}\n{_without(prompt.text, _GIVEN)}"
-        self._instructions = Evidence(ours)
-        self._ours = set(map(_row, ours.split("\n")))
-        self._shown = {_row(line) for _, inside in _elements(prompt.text, _TRANSCRIPT) for line in inside.split("\n")}
+        self._said, self._prompt = said, prompt
+        # The system prompt is the same for many replies.
+        self._ours = (_instructions(prompt.system), _Instructions(_without(prompt.text, _GIVEN)))
+
+    @cached_property
+    def _shown(self) -> frozenset[str]:
+        texts = (inside for _, inside in _elements(self._prompt.text, _TRANSCRIPT))
+        return frozenset(_row(line) for inside in texts for line in inside.split("\n"))
 
     def has(self, text: str, least: int) -> bool:
         needle = squeezed(folded(text))
         words = needle.strip(".").split(".")
-        return len(words) >= least and self._instructions.has(needle) and not self._said.has(needle)
+        if len(words) < least or not any(ours.text.has(needle) for ours in self._ours):
+            return False
+        return not self._said.has(needle)
 
     def is_shell(self, text: str) -> bool:
         """Return whether a line has markup of the transcript or is an unfilled placeholder, and does not occur in a message."""
@@ -214,7 +235,10 @@ class _Echoes:
         # `_checked_hints` checks the hints.
         plain = _FENCED.sub("", _without(reply, _HINTS)).split("\n")
         rows = [(row, _MARKED.match(raw)) for raw in plain if (row := _row(raw)) and not _VERBATIM.match(raw)]
-        echoed = sum(row in self._ours or (row in self._shown and not is_line) for row, is_line in rows)
+        echoed = sum(
+            any(row in ours.rows for ours in self._ours) or (not is_line and row in self._shown)
+            for row, is_line in rows
+        )
         return len(rows) > 1 and echoed > _MOST_ECHOED * len(rows)
 
 
@@ -227,6 +251,7 @@ def _row(text: str) -> str:
 # ---------------------------------------------------------------- the log
 
 
+@remembered(_REMEMBERED)
 def _words_of(text: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return all words of a line, and its words with digits."""
     words = frozenset(squeezed(folded(_MEANING.sub("", text))).strip(".").split(".")) - {""}
@@ -235,11 +260,22 @@ def _words_of(text: str) -> tuple[frozenset[str], frozenset[str]]:
 
 def _days_by_line(parsed: Parsed, given: ObserveInput) -> list[frozenset[date | None]]:
     """Return for each line of a reply the days on which the log has nearly the same line with the same numbers."""
-    log = [(*_words_of(line.text), said_in_zone(line, given.zone)) for line in given.lines if line.state == "active"]
+    log = [(line, *_words_of(line.text)) for line in given.lines if line.state == "active"]
+    by_word: dict[str, list[int]] = {}
+    for place, (_, words, _) in enumerate(log):
+        for word in words or ("",):
+            by_word.setdefault(word, []).append(place)
     days: list[frozenset[date | None]] = []
     for words, numbers in (_words_of(draft.text) for draft in parsed.observations):
-        alike = (line for line in log if line[1] == numbers and len(words & line[0]) >= _ALIKE * len(words | line[0]))
-        days.append(frozenset(said and said.date() for _, _, said in alike))
+        # If a line of the log is alike, it has at least one of so many words of this line.
+        some = sorted(words)[: len(words) - ceil(_ALIKE * len(words)) + 1] or ("",)
+        near = (log[place] for place in {place for word in some for place in by_word.get(word, ())})
+        alike = (
+            said_in_zone(line, given.zone)
+            for line, others, of_line in near
+            if of_line == numbers and len(words & others) >= _ALIKE * len(words | others)
+        )
+        days.append(frozenset(said and said.date() for said in alike))
     return days
 
 
@@ -263,27 +299,31 @@ def uncovered(parsed: Parsed, given: ObserveInput, shown: Sequence[Shown]) -> tu
     A line with citations covers a cited message if the two share a word or a number, or if lines and messages are in different
     languages. A line without citations covers a message if it contains at least half of the words of the message.
     """
-    stated = _stating(given)
-    if not stated:
-        return ()
     cited: dict[int, list[Draft]] = {}
     lines = (*parsed.observations, *parsed.known)
-    loose = [draft for draft in lines if not draft.cites]
+    loose = [Evidence(line_text(draft)) for draft in lines if not draft.cites]
     for draft in lines:
         for number in draft.cites:
             cited.setdefault(number, []).append(draft)
-    is_foreign = _are_in_other_languages("\n".join(map(line_text, lines)), "\n".join(map(source_text, stated)))
 
     def is_covered(number: int | None, text: str) -> bool:
         said, own = Evidence(text), map(line_text, cited.get(number or 0, ()))
-        if any(is_foreign or _words_of(line)[1] & said.words or support(line, said) > 0 for line in own):
+        if any(_words_of(line)[1] & said.words or support(line, said) > 0 for line in own):
             return True
-        return any(support(text, Evidence(line_text(draft))) >= _SUPPORTED for draft in loose)
+        return any(support(text, line) >= _SUPPORTED for line in loose)
 
-    return tuple(
-        message
+    doubtful = [
+        (number, message)
         for number, message in _numbered(given, shown)
-        if message in stated and not is_covered(number, source_text(message))
+        if message.role == "user" and not is_covered(number, source_text(message))
+    ]
+    # Most replies cover every message, and finding the statements takes much longer.
+    stated = _stating(given) if doubtful else ()
+    if not stated:
+        return ()
+    is_foreign = _are_in_other_languages("\n".join(map(line_text, lines)), "\n".join(map(source_text, stated)))
+    return tuple(
+        message for number, message in doubtful if message in stated and not (is_foreign and cited.get(number or 0))
     )
 
 

@@ -352,12 +352,13 @@ def _all_lines(text: str, known: Known, faults: Faults) -> Iterator[Line]:
             if gathered.first and _is_reference(raw, known):
                 gathered.rows.append(f"[{raw.strip(_AROUND)}]")
                 continue
-            line = _line(raw, known, Faults())
+            found = Faults()
+            line = _line(raw, known, found)
             if gathered.goes_on(line):
                 gathered.rows.append(raw.strip())
                 continue
             yield from gathered.finished()
-            gathered.begin(raw, line)
+            gathered.begin(raw, line, found)
     yield from gathered.finished()
 
 
@@ -368,11 +369,13 @@ class _LineRows:
         self.known, self.faults = known, faults
         self.day: date | None = None
         self.first: Line | None = None
+        self.faults_of_first = Faults()
         self.rows: list[str] = []
         self.verbatim: list[str] = []
         self.has_gap = False
 
-    def begin(self, raw: str, line: Line) -> None:
+    def begin(self, raw: str, line: Line, found: Faults) -> None:
+        self.faults_of_first = found
         self.first, self.rows, self.verbatim, self.has_gap = line, [raw], [], False
 
     def goes_on(self, line: Line) -> bool:
@@ -383,7 +386,11 @@ class _LineRows:
 
     def finished(self) -> Iterator[Line]:
         if self.first:
-            line = _line(" ".join(self.rows), self.known, self.faults)
+            line = self.first
+            if len(self.rows) > 1:
+                line = _line(" ".join(self.rows), self.known, self.faults)
+            else:
+                self.faults.add(self.faults_of_first)
             if line.text:
                 yield replace(line, on=line.on or self.day, verbatim=_verbatim(self.verbatim, self.faults))
         self.first = None

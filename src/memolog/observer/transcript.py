@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from typing import Final, cast
 
+from memolog.core.cache import remembered
 from memolog.core.exact_json import JsonValue, dumps
 from memolog.core.message import (
     FilePart,
@@ -129,9 +130,9 @@ class PartWriter:
 
     def body(self, text: str, tokens: int) -> str:
         """Return text from a message, escaped, redacted and shortened to at most `tokens` tokens."""
-        text = self.redactor.redact(clean(_ends_of(text, tokens)))
-        text = _BLOB.sub(lambda hit: f"[data: {len(hit[0]):,} characters left out]", text)
-        return _shorten(quoted(escape(text)).strip("\n"), tokens, self.counter)
+        given = self.redactor, _ends_of(text, tokens)
+        shown = _shown_text(given) if len(given[1]) <= _MAX_REMEMBERED else _as_shown(given)
+        return _shorten(shown, tokens, self.counter)
 
     def name(self, text: str, most: int = 60, *, is_tool: bool = False) -> str:
         """Return the name of a speaker, a file or a tool, cleaned and quoted. A plain identifier of a tool is not quoted."""
@@ -144,6 +145,18 @@ class PartWriter:
     def line(self, text: str, most: int = 200) -> str:
         """Return text from a message, escaped and redacted, on one line."""
         return escape(self.redactor.redact(short_line(text, most)))
+
+
+def _as_shown(given: tuple[Redactor, str]) -> str:
+    redactor, text = given
+    text = redactor.redact(clean(text))
+    text = _BLOB.sub(lambda hit: f"[data: {len(hit[0]):,} characters left out]", text)
+    return quoted(escape(text)).strip("\n")
+
+
+# A span is written once to split it, and once or more for its prompts. At most 4 million characters are cached.
+_MAX_REMEMBERED: Final = 64_000
+_shown_text = remembered(64)(_as_shown)
 
 
 def transcript(messages: Sequence[Message], writer: PartWriter, first: int = 1) -> Transcript:

@@ -39,6 +39,7 @@ _RAISED: Final = re.compile(r"(?<=\d)(?=[\u2070\u00b9\u00b2\u00b3\u2074-\u2079\u
 _ESCAPED: Final = re.compile(r"(?<!\\)\\++[nrt\"']")
 _APART: Final = re.compile(rf"[{UNSPACED}]")
 _SEPARATORS: Final = re.compile(r"[\W_]+")
+_TO_SPACES: Final = {code: " " for code in range(128) if not chr(code).isalnum()}
 _MIN_WORD: Final = 3
 # Function words that count as content words, because they change the meaning of a sentence.
 _TELLING: Final = word_set("above again below between down during few further nor")
@@ -71,8 +72,10 @@ def squeezed(plain: str) -> str:
     The result is the same for a path, a dotted name, a name in snake case and separate words. A search for a string that begins
     and ends with a point finds whole words only.
     """
-    if not plain.isascii():
-        plain = _APART.sub(r".\g<0>.", plain)
+    if plain.isascii():
+        # The same as below, and several times faster.
+        return f".{'.'.join(plain.translate(_TO_SPACES).split())}."
+    plain = _APART.sub(r".\g<0>.", plain)
     return f".{_SEPARATORS.sub('.', plain).strip('.')}."
 
 
@@ -89,7 +92,10 @@ def content_words(text: str) -> tuple[str, ...]:
 
     In scripts without spaces, return pairs of adjacent characters.
     """
-    words = squeezed(folded(text)).strip(".").split(".")
+    plain = folded(text)
+    words = squeezed(plain).strip(".").split(".")
+    if plain.isascii():
+        return tuple(dict.fromkeys(word for word in words if len(word) >= _MIN_WORD and word not in _EMPTY))
     found: dict[str, None] = {}
     for word, following in zip(words, [*words[1:], ""], strict=True):
         if _APART.match(word):

@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Final, NamedTuple, TypeVar, cast
 
+from memolog.core.cache import remembered
 from memolog.core.config import Config
 from memolog.core.deadline import offload
 from memolog.core.exact_json import JsonValue, dumps
@@ -54,6 +55,9 @@ _NAMES: Final = ("pass", "secret", "token", "credential", "cookie", "authorizati
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
 # Messages with more tokens are redacted in a worker thread.
 _LONG_TOKENS: Final = 2_000
+# The number and the length in characters of redacted texts that are cached: at most 8 million characters.
+_REMEMBERED: Final = 256
+_MAX_REMEMBERED: Final = 32_000
 # The name of a kind of secret has at most 100 characters here, because a pattern without a limit would not be linear.
 _MARK: Final = re.compile(r"\[redacted: [^\]\n]{0,100}+\]")
 
@@ -67,9 +71,16 @@ class Redactor:
     enabled: bool = True
 
     def redact(self, text: str) -> str:
-        """Return the text without its secrets. Secrets that are redacted already are unchanged."""
+        """Return the text without its secrets, or the same object if it has none. Earlier placeholders are unchanged."""
         if not self.enabled or (len(text) < _MIN_TEXT and not self.extra):
             return text
+        if len(text) > _MAX_REMEMBERED:
+            return self._redacted(text)
+        clean = _redacted((self, text))
+        # Callers compare the identity, and the cached text may be an equal one.
+        return text if clean == text else clean
+
+    def _redacted(self, text: str) -> str:
         # The search is repeated, because a secret may be found only after the secret before it is replaced.
         for _ in range(_LAYERS):
             secrets = _joined(self._found(text, _LAYERS))
@@ -107,6 +118,13 @@ class Redactor:
         for inner in _layers(text, data) if layers else ():
             found += [inner.outside(one) for one in self._found(inner.text, layers - 1)]
         return found
+
+
+@remembered(_REMEMBERED)
+def _redacted(given: tuple[Redactor, str]) -> str:
+    """Redact a text once. The same message is redacted for its transcript, for the checks of a reply and for the index."""
+    redactor, text = given
+    return redactor._redacted(text)  # noqa: SLF001 - a part of the class above
 
 
 REDACTION: Final = Redactor()

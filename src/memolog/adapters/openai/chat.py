@@ -199,6 +199,9 @@ def _opening(instructions: Sequence[Data], system: str) -> list[Json]:
 
 def _write(said: Said) -> list[Json]:
     first = said.parts[0] if said.parts else None
+    if len(said.parts) == 1 and isinstance(first, TextPart) and not first.extra and not said.speaker:
+        # Most messages of a long context are plain text.
+        return [{"role": said.role, "content": first.text}]
     if isinstance(first, UnknownPart) and notes(first, KEY).get("whole"):
         return [dict(first.data)]
     results = [part for part in said.parts if isinstance(part, ToolResultPart)]
