@@ -440,8 +440,10 @@ class _Remembered:
 
 def _body(options: Any) -> object:
     """Return the body of a request, with the fields of `extra_body`, which the client adds when it sends the request."""
-    body, extra = options.json_data, options.extra_json
-    return {**body, **extra} if isinstance(body, Mapping) and isinstance(extra, Mapping) else body
+    body, extra = cast("object", options.json_data), cast("object", options.extra_json)
+    if not isinstance(body, Mapping) or not isinstance(extra, Mapping):
+        return body  # pyright: ignore[reportUnknownVariableType]
+    return {**cast("Json", body), **cast("Json", extra)}
 
 
 def _headers(options: Any) -> Mapping[str, object]:

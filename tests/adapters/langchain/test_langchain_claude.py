@@ -44,6 +44,16 @@ def talk(messages: list[BaseMessage]) -> AIMessage:
     return told("", tool_calls=needed) if needed and not isinstance(messages[-1], ToolMessage) else told(answer(number))
 
 
+def noted(_: list[BaseMessage]) -> AIMessage:
+    """Answer without a tool."""
+    return told("noted")
+
+
+def look(messages: list[BaseMessage]) -> AIMessage:
+    """Call a tool, then answer."""
+    return told("sunny") if isinstance(messages[-1], ToolMessage) else called("weather", "c1", city="Rome")
+
+
 def flat(request: list[BaseMessage]) -> list[tuple[str, str, bool]]:
     """Return the blocks of a request: role, exact content, and whether the block has a mark."""
     found: list[tuple[str, str, bool]] = []
@@ -97,8 +107,8 @@ async def test_the_stable_part_is_marked(tmp_path: Path) -> None:
 
 async def test_marks_of_the_caller_count(tmp_path: Path) -> None:
     """A request has at most four marks. Those of the caller's instructions stay, and old ones in messages are removed."""
-    model = Claude(script=lambda _: told("noted"))
-    mine = [{"type": "text", "text": f"Rule {n}.", "cache_control": MARK} for n in range(4)]
+    model = Claude(script=noted)
+    mine: Any = [{"type": "text", "text": f"Rule {n}.", "cache_control": MARK} for n in range(4)]
     async with Memory(tmp_path / "m.db") as memory:
         bot = agent(memory, model)
         await bot.ainvoke({"messages": [SystemMessage(content=mine[:3]), HumanMessage("one")]}, HERE)
@@ -114,11 +124,7 @@ async def test_marks_of_the_caller_count(tmp_path: Path) -> None:
 
 async def test_a_result_is_marked(tmp_path: Path) -> None:
     """`ChatAnthropic` takes the mark of a tool result from a text block of its content."""
-    model = Claude(
-        script=lambda messages: (
-            told("sunny") if isinstance(messages[-1], ToolMessage) else called("weather", "c1", city="Rome")
-        )
-    )
+    model = Claude(script=look)
     async with Memory(tmp_path / "m.db") as memory:
         await agent(memory, model).ainvoke(said("weather?"), HERE)
         (_, _, result, _) = await stored(memory, "alice", "t1")
@@ -131,7 +137,7 @@ async def test_a_result_is_marked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [Scripted, Claude])
 async def test_only_claude_gets_marks(kind: type[Scripted], tmp_path: Path) -> None:
     """The text is the same for every model. Other models get plain text, because some servers accept nothing else."""
-    model = kind(script=lambda _: told("noted"))
+    model = kind(script=noted)
     async with Memory(tmp_path / "m.db") as memory:
         await agent(memory, model).ainvoke(said("hello"), HERE)
     system, asked = model.received[0]

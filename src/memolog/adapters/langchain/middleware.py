@@ -556,7 +556,7 @@ def _with_marks(
     """
     fixed = [block for one in own for block in _blocks(one.content)]
     fixed += [{"type": "text", "text": text} for text in texts]
-    log = [
+    log: list[dict[str, Any]] = [
         {"type": "text", "text": block.text if number == 0 else f"\n\n{block.text}"}
         for number, block in enumerate(context.blocks)
     ]

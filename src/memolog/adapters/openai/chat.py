@@ -379,7 +379,7 @@ def _merge_list(whole: list[Any], pieces: list[Any]) -> None:
 def _goes_on(body: Data) -> bool:
     """Return whether the server continues the last message. OpenAI does not; other servers have a field for it."""
     messages = as_list(body.get("messages"))
-    last = as_data(messages[-1]) if messages else {}
+    last: Data = as_data(messages[-1]) if messages else {}
     return bool(body.get("continue_final_message") or last.get("prefix") or last.get("partial"))
 
 
