@@ -1,6 +1,7 @@
 # Everything a person or a machine runs here. Needs Python 3.11 or newer and nothing else.
 #   make demo        set up, then play ten days of work through the real memory, without a key
 #   make test        set up, then check and run every test, on both engines
+#   make quick       only the tests of the rooms, without a database or with SQLite in RAM, for the inner loop
 #   make test-long   the same tests with their full counts
 #   make check       format, lint, types and the contracts between rooms
 #   make format      format, and apply the fixes that are safe
@@ -26,7 +27,7 @@ WORKERS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long sim check format docs site lock clean
+.PHONY: help setup demo test quick test-long sim check format docs site lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -52,6 +53,9 @@ demo: $(CORE)
 
 test: check
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(TESTS)
+
+quick: $(STAMP)
+	$(BIN)/pytest --quick -n $(WORKERS) --dist worksteal $(TESTS)
 
 test-long: check
 	MEMOLOG_LONG=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal $(TESTS)
