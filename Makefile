@@ -1,6 +1,7 @@
 # Everything a person or a machine runs here. Needs Python 3.11 or newer and nothing else.
 #   make demo        set up, then play ten days of work through the real memory, without a key
 #   make test        set up, then check and run every test, on both engines
+#   make quick       only the tests of the rooms, without a database or with SQLite in RAM, for the inner loop
 #   make test-long   the same tests with their full counts
 #   make test-versions  the adapter tests with the lowest and the newest version of each library; EXTRAS="openai mcp" for some
 #   make check       format, lint, types and the contracts between rooms
@@ -27,7 +28,7 @@ WORKERS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-versions sim check format docs site lock clean
+.PHONY: help setup demo test quick test-long test-versions sim check format docs site lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -53,6 +54,9 @@ demo: $(CORE)
 
 test: check
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(TESTS)
+
+quick: $(STAMP)
+	$(BIN)/pytest --quick -n $(WORKERS) --dist worksteal $(TESTS)
 
 test-long: check
 	MEMOLOG_LONG=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal $(TESTS)

@@ -22,14 +22,21 @@ __all__ = ["PAGES", "architecture_page", "cli_page", "configuration_page"]
 HERE = Path(__file__).parent
 CLI_BEGIN, CLI_END = "<!-- made from apps/cli: begin -->", "<!-- made from apps/cli: end -->"
 BEGIN, END = "<!-- made from log/decide.py: begin -->", "<!-- made from log/decide.py: end -->"
+SECTIONS = {
+    "": "General",
+    "observation": "Observing",
+    "reflection": "Reflecting",
+    "compaction": "Compaction",
+    "recall": "Earlier messages by themselves",
+    "retention": "Retention",
+}
+"""The heading of each section of the configuration."""
 
 
 def configuration_page() -> str:
     """Return the configuration reference."""
     lines = [
         "# Configuration",
-        "",
-        "Made from the code by `make docs`; do not edit.",
         "",
         "A setting is taken from the first of these that has it: an argument, the environment, a TOML file, the default.",
         "A name with a dot is a field of a section: `Config(observation=ObservationConfig(deadline=10))`, or `[observation]`",
@@ -47,14 +54,23 @@ def configuration_page() -> str:
         "",
         "Settings of the whole database (models, durability, the pool) are refused in both.",
         "",
-        "| setting | default | allowed values | meaning | environment |",
-        "| --- | --- | --- | --- | --- |",
+        "The environment variable of a setting is `MEMOLOG_` and its name in capitals, with `_` for the dot:",
+        "`MEMOLOG_OBSERVATION_DEADLINE=10s`.",
     ]
-    for setting in settings():
-        default = "none" if setting.default is None else f"`{setting.default}`"
-        accepts = setting.kind.accepts.replace("|", "\\|")
-        cells = (f"`{setting.name}`", default, accepts, setting.meaning, f"`{setting.environment}`")
-        lines.append(f"| {' | '.join(cells)} |")
+    for section, title in SECTIONS.items():
+        lines += [
+            "",
+            f"## {title}",
+            "",
+            "| setting | default | allowed values | meaning |",
+            "| --- | --- | --- | --- |",
+        ]
+        for setting in settings():
+            if setting.name.rpartition(".")[0] != section:
+                continue
+            default = "none" if setting.default is None else f"`{setting.default}`"
+            accepts = setting.kind.accepts.replace("|", "\\|")
+            lines.append(f"| `{setting.name}` | {default} | {accepts} | {setting.meaning} |")
     return "\n".join(lines) + "\n"
 
 

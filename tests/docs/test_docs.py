@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from memolog.core.config import settings
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -112,6 +114,23 @@ def test_generated_pages_are_fresh() -> None:
     pages = made_by("generate").PAGES
     assert len(pages) == 3
     assert [name for name, page in pages.items() if (ROOT / "docs" / name).read_text("utf-8") != page()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_page_says_how_it_was_made(page: Path) -> None:
+    """Readers of the site do not edit pages. Notes for those who do are comments, which are not shown."""
+    shown = re.sub(r"<!--.*?-->", "", page.read_text("utf-8"), flags=re.DOTALL)
+    assert not re.search(r"do not edit|made from the code", shown, re.IGNORECASE)
+
+
+@pytest.mark.usefixtures("_docs_importable")
+def test_every_setting_stands_in_the_table_of_its_section() -> None:
+    """The page has one table for each section, in which every setting stands once, with its whole name."""
+    page = made_by("generate").configuration_page()
+    for part in page.split("\n## ")[1:]:
+        sections = {name.rpartition(".")[0] for name in re.findall(r"^\| `([\w.]+)`", part, re.MULTILINE)}
+        assert len(sections) == 1
+    assert sorted(re.findall(r"^\| `([\w.]+)`", page, re.MULTILINE)) == sorted(setting.name for setting in settings())
 
 
 @pytest.mark.usefixtures("_docs_importable")
