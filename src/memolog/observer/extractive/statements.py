@@ -311,7 +311,8 @@ _OPENER: Final = re.compile(
     re.IGNORECASE,
 )
 
-# Maximum lengths: in characters of filler and of a "yes" or "no", in words and in characters of an acknowledgement.
+# Maximum characters of filler and of a "yes" or "no", and maximum words of an acknowledgement, or characters in a script without
+# spaces.
 _MAX_FILLER: Final = 120
 _MAX_ANSWER: Final = 80
 _HEARD_WORDS: Final = 3

@@ -71,9 +71,9 @@ _HEADS_RATIO: Final = 4.87
 _FLOOR: Final = 1_750
 _HALF: Final = 0.5
 # Numbers of characters.
-_TINY: Final = 400  # the limit is at least this, or about twice the length of a conversation that is shorter than half of this
+_TINY: Final = 400  # the limit is at least this, or about twice the length of a shorter conversation
 _SMALL: Final = 1_200  # statements of users are left out only if together they are longer than this
-_TINY_TALK: Final = 1_000  # in a conversation of at most this length, the share `_TOLD` of the assistant's answers is kept
+_TINY_TALK: Final = 1_000  # in a conversation of at most this length, the share `_TOLD` of the answers can be kept
 _TOLD: Final = 0.25
 _SHORT_MESSAGE: Final = 300  # all statements of a message of at most this length are kept
 # A message of a user with more than `_USER_WHOLE` characters counts as pasted text. Its statements are kept up to a limit:
