@@ -293,7 +293,7 @@ class Terms:
         return (yield from self._chosen(found, is_one=len(wishes) == 1))
 
     def reading_loosely(self, wishes: Sequence[Wish]) -> Script[tuple[list[Posting], tuple[str, ...]]]:
-        """Return the same for words that are similar to the words of the query. Words with * are ignored."""
+        """Return the same as `reading`, but for words that are similar to the words of the query. Words with * are ignored."""
         found: dict[str, _Listed] = {}
         plain = [wish for wish in wishes if wish.prefix is wish.inside is None]
         for wish in plain[:_MOST_LOOSELY]:
