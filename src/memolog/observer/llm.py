@@ -102,7 +102,7 @@ class Observer(Protocol):
     async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
         """Return condensed lines with fewer tokens than `size`. Raises RunFault if that fails.
 
-        `most` is the tokens that an answer may have after details were added that the first answer lost.
+        `most` is the approximate maximum of tokens of a second answer, which adds details that the first answer lost.
         """
         ...
 

@@ -480,7 +480,7 @@ _OPPOSITES: Final = (
     "earlier|sooner|früher|más temprano|plus tôt / later|später|más tarde|plus tard",
 )
 _FOLLOWING: Final = 2  # maximum number of content words after an opposite that are compared
-_NEAR: Final = 6  # these words are searched among this many words after the opposite
+_NEAR: Final = 6  # the content words are looked for among this many words after the opposite
 
 
 @dataclass(frozen=True, slots=True)

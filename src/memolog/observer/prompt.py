@@ -153,7 +153,7 @@ class ObserveInput:
 
     messages: tuple[Message, ...]
     before: tuple[Message, ...] = ()
-    """The messages directly before `messages`, in case `messages` answer questions in them. The prompt does not contain them."""
+    """The messages directly before `messages`, which may ask questions that `messages` answer. They are not in the prompt."""
     previous: str = ""
     """The end of the log, rendered."""
     lines: tuple[Observation, ...] = ()

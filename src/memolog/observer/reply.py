@@ -84,7 +84,8 @@ class _Times:
         For a line without citations, the first rule that applies decides:
         1. A line without a time has the time of its parent, if the line has no date or the date of the parent.
         2. A line with a time has the time of the nearest message.
-        3. A line on the day of `base` has the time `base`. On another day it has the time of the first message of that day.
+        3. A line on the day of `base` has the time `base`. On another day it has the time of the first message of that day, or
+           midnight if there is none.
         """
         cited = sorted(self._by_number[number] for number in line.refs)
         if cited:

@@ -495,7 +495,7 @@ def _attached(source: _Source) -> Iterator[Line]:
 
 _MAX_TASK: Final = 300  # characters
 _MAX_TITLE: Final = 48  # characters
-# A title needs this many content words or this many characters.
+# A title needs at least `_MIN_TITLE_WORDS` content words or at least `_MIN_TITLE` characters.
 _MIN_TITLE_WORDS: Final = 2
 _MIN_TITLE: Final = 12
 _SCANNED: Final = 20_000  # characters of a message that are read

@@ -1,7 +1,7 @@
 """Classify sentences as statement, question, request or filler, and find confirmations, agreements, decisions and preferences.
 
-Also finds the listed items that a user chooses and the proposals of an assistant. The tables have common words of several
-European languages. A sentence without any of these words is a statement.
+The module also finds the listed items that a user chooses and the proposals of an assistant. The tables have common words of
+several European languages. A sentence without any of these words is a statement.
 """
 
 import re
