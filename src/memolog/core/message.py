@@ -230,7 +230,7 @@ def file_content(part: FilePart) -> bytes | None:
 
 
 def part_text(part: Part) -> str:
-    """Return the text of a part: its text, the arguments or the result of a tool, or the description of a file."""
+    """Return the text of a part: its text, a tool's arguments or result, a file's description, or the data of an unknown part."""
     match part:
         case TextPart() | ReasoningPart():
             return part.text

@@ -111,7 +111,7 @@ class Extractors:
         known: Mapping[str, JsonValue],
         redactor: Redactor,
     ) -> tuple[tuple[NewExtract, ...], tuple[Problem, ...]]:
-        """Return the values that changed, and the extractors that failed.
+        """Return the values that changed, and a problem for each extractor that failed.
 
         `said` are the sections of a model's reply by key, or None if no model was asked. `known` are the stored values.
         """
@@ -177,9 +177,10 @@ def wanted_section(wanted: Sequence[Wanted]) -> str:
 
 
 def take_extracts(reply: str, keys: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Return a reply without its `<extract>` sections, and the first section of each wanted key.
+    """Return a reply without its `<extract>` sections, and the first section of each key in `keys`.
 
-    An `<extract>` inside the observations is ignored, because it may be a quotation from the conversation.
+    A section that says that nothing changed is not returned. An `<extract>` inside the observations stays in the reply, because
+    it may be a quotation from the conversation.
     """
     if not keys or "extract" not in reply.lower():
         return reply, {}

@@ -114,7 +114,7 @@ def _has_subject(plain: str, names: Collection[str], verbs: str) -> bool:
 
 # ---------------------------------------------------------------- origin of words
 
-_COPIED_WORDS: Final = 5  # this many words side by side are a copy
+_COPIED_WORDS: Final = 5  # this many neighbouring words of a tool result are a copy
 _FEW: Final = 2
 _MOST_WORDS: Final = 2_000  # maximum number of words of a line that are compared
 _NAMING: Final[frozenset[Kind]] = frozenset(get_args(Kind)) - {"date", "time"}
@@ -129,7 +129,7 @@ class Voices:
     said: tuple[Evidence, ...]
     returned: tuple[Evidence, ...]
     by_user: tuple[Evidence, ...] | None = None
-    """The words of users; None if unknown. If known, a tool's word that a model repeated counts as the tool's."""
+    """The words of users; None if unknown. If they are known, a tool's word that a model repeated counts as the tool's word."""
 
     def echoes_tool(self, text: str, *, share: float, least: int = 1) -> bool:
         """Return whether the words of a text come from tools.
@@ -155,7 +155,7 @@ class Voices:
     def copies_tool(self, text: str) -> bool:
         """Return whether five neighbouring words of a text occur in a tool result, but not in the words of users or models.
 
-        If a text has only two to four words, all of them must occur there side by side.
+        If a text has only two to four words, the tool result must contain all of them side by side.
         """
         words = squeezed(folded(text)).strip(".").split(".")[:_MOST_WORDS]
         size = min(_COPIED_WORDS, len(words))
@@ -274,7 +274,8 @@ def is_backed(
     At least `share` of the words must occur in `cited` (words of users in other messages are not counted), and each long clause
     needs a word of a user. A word that only a tool returned refutes the claim, unless the word is common or occurs in `asked`,
     the messages of the assistant that the user answers. If no tool returned anything, only words of the assistant count
-    against the claim. `confirms` is True if a user confirmed the assistant's work; then they do not count either.
+    against the claim. `confirms` is True if a user confirmed the assistant's work. Then words of the assistant do not count
+    against the claim either.
     """
     claims = _claimed(text)
     clauses = [_clause_words(clause) for clause in claims]
@@ -298,7 +299,8 @@ def is_backed(
     if confirms:
         rest = [word for word in rest if word not in by_assistant]
     if _is_translated(text, cited):
-        # Most words of a translation cannot be compared. If a tool returned something, a name or number of a user is required.
+        # Most words of a translation cannot be compared. If a tool returned something, one word of a user (such as a name or
+        # number) is required, and at most one word may come from the tool.
         is_theirs = bool(here or elsewhere) and len(returned) < _FEW
         return is_theirs if voices.returned else len(by_assistant) < len(words)
     if not voices.returned:
@@ -363,7 +365,7 @@ def _trusted(hint: str | None, voices: Voices, said_at: Sequence[datetime]) -> s
     # A hint may contain an identifier that only a tool returned, but not a URL, command or flag.
     if voices.echoes_tool(hint, share=1.0) or voices.names_from_tool(hint, POINTING):
         return None
-    # A hint must not contain a URL, command, flag, path or hash that occurs in no message.
+    # A hint must not contain a URL, command, flag, path or hash that occurs in no message, earlier hint or line of the log.
     missing = ungrounded(hint, [*voices.said, *voices.returned], said_at=said_at)
     acted_on = (mention for mention in mentions(hint) if mention.kind in _ACTED_ON)
     return None if any(mention.text in missing for mention in acted_on) else hint
@@ -372,8 +374,8 @@ def _trusted(hint: str | None, voices: Voices, said_at: Sequence[datetime]) -> s
 def _may_be_users(task: str, voices: Voices) -> bool:
     """Return whether a task can come from a user.
 
-    It can if it shares a word with a user's text or is a translation. If no tool returned anything, it also can if no word is
-    the assistant's.
+    It can if the task shares a word with a user's text or is a translation of it. If no tool returned anything, a task without
+    words of the assistant can come from a user too.
     """
     words = _clause_words(task)
     by_user = voices.by_user or ()
@@ -430,10 +432,10 @@ class Judge:
     ) -> None:
         """Pass `messages` and everything else that the observer was shown.
 
-        `foreign` are messages of other conversations. A line whose words come only from these is dropped under every policy.
-        `lines` are lines of the log; text of a tool in them counts as the tool's. `readings` is called only if the words of a
-        user do not support a line. `extracted` are the ids of lines that code wrote. Their mentions are not checked, because
-        code counts and shortens but does not invent.
+        `foreign` are messages of other conversations. A line that repeats their words, or has a name that only they contain, is
+        dropped under every policy. `lines` are lines of the log; text of a tool in them counts as text of a tool. `readings` is
+        called only if the messages do not support a line. `extracted` are the ids of lines that rules wrote and not a model.
+        Their mentions are not checked, because rules count and shorten but do not invent.
         """
         self._extracted = frozenset(extracted)
         self._by_seq = {(message.thread, message.seq): message for message in messages}
@@ -589,7 +591,7 @@ def _claims(observation: Observation, is_for_user: bool) -> bool:
 
 
 def _with_trust(observation: Observation, trust: Trust, voices: Voices | None) -> Observation:
-    """Return a line with this trust. Pass `voices` to lower it, if the line cites a user but its words are not the user's."""
+    """Return a line with `trust`. Pass `voices` to lower the trust of a line that cites a user but has other words."""
     if voices is None:
         return replace(observation, trust=trust)
     is_of_tool = _is_echo(observation, voices) or voices.names_from_tool(observation.text)
@@ -683,7 +685,7 @@ def trusted_document(
 
 
 def _is_said(line: str, voices: Voices) -> bool:
-    """Return whether users or the model said the names, the numbers and most words of a line."""
+    """Return whether users or the model said the names, the numbers and at least half of the words of a line."""
     if line.lstrip().startswith("#"):
         # The words of a heading need no support, but they must not come from a tool.
         return not voices.echoes_tool(line, share=1.0)
@@ -698,7 +700,7 @@ def _is_said(line: str, voices: Voices) -> bool:
 
 
 def _may_go(line: str, added: Sequence[str], voices: Voices) -> bool:
-    """Return whether a line may be removed, because it has no words, an added line contains it, or a message mentions it."""
+    """Return whether a line may be removed: it has no words, an added line contains it, or a user or model said a word of it."""
     words = content_words(_LABEL.sub("", line, count=1)) if not line.lstrip().startswith("#") else ()
     if not words or any(line.strip() and line.strip() in other for other in added):
         return True

@@ -1,7 +1,7 @@
 """Observe and reflect with a model or with the embedded rules, and return a parsed answer.
 
-If a model fails several times on a span, the span is halved again and again to find the messages that the model refuses. One
-line of the log replaces these messages. This happens inside the run that has claimed the span.
+If a model fails several times on a span, the span is halved again and again to find the messages that the model refuses. A
+line that says so replaces these messages. This happens inside the run that has claimed the span.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ from memolog.text.tokens import TokenCounter
 # The maximum tokens of an answer are this number plus a share of the tokens of the prompt.
 _LEAST_REPLY: Final = 1_000
 _REPLY_SHARE: Final[dict[Purpose, float]] = {"observe": 0.5, "reflect": 1.0}
-# After one of these faults the model is asked a second time, because the second answer often does not have it.
+# After one of these faults the model is asked a second time, because the second answer often does not have the fault.
 _PASSING: Final[frozenset[FaultKind]] = frozenset({"degenerate", "cut_off", "echo", "copied", "unfounded", "too_large"})
 # An answer about a span with more tokens is checked in a worker thread.
 _LONG_TOKENS: Final = 4_000
@@ -96,11 +96,14 @@ class Observer(Protocol):
         ...
 
     async def observe(self, inputs: Sequence[ObserveInput], ask: Ask) -> list[Observed]:
-        """Return an answer for each span. Raises RunFault if no answer is usable."""
+        """Return an answer for each span. Raises RunFault if there is one span and no usable answer about it."""
         ...
 
     async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
-        """Return condensed lines with fewer tokens than `size`, if possible at most `most`. Raises RunFault if that fails."""
+        """Return condensed lines with fewer tokens than `size`. Raises RunFault if that fails.
+
+        `most` is the approximate maximum of tokens of a second answer, which adds details that the first answer lost.
+        """
         ...
 
 
@@ -230,7 +233,7 @@ class _ModelObserver:
                     raise away
                 answers.append(await self._observe_one(given, ask))
             except RunFault as fault:
-                # If the model cannot be reached, the other threads get the same fault without a call.
+                # If the call itself failed, and not only its answer, the other threads get the same fault without a call.
                 away = fault if fault.cause != "answer" else None
                 answers.append(Observed(parsed=Parsed(), fault=fault))
         if (first := answers[0].fault) is not None and all(answer.fault is not None for answer in answers):
@@ -258,7 +261,7 @@ class _ModelObserver:
         return replace(join_answers(answers[: end + 1]), last_seq=answers[end].last_seq)
 
     async def _observe_piece(self, given: ObserveInput, ask: Ask, first: int) -> Observed:
-        """Ask, ask again if the answer is unusable, and then ask for statements of users that are missing."""
+        """Ask, ask again if the answer was cut off or is unusable by chance, and then ask for missing statements of users."""
         prompt = observer_prompt(given, self._counter, first=first)
         parsed, said, reply = Parsed(), dict[str, str](), ModelReply(text="")
         before: Parsed | None = None
@@ -269,7 +272,7 @@ class _ModelObserver:
             if attempt == 0:
                 before = parsed
         if before is not None and _reach(before) > _reach(parsed):
-            # Both answers were cut off, or the second is unusable.
+            # Use the first answer, because it covers more messages. Both answers were cut off, or the second is unusable.
             parsed = before
         problem = failure(parsed)
         if problem is not None:
@@ -319,7 +322,7 @@ class _ModelObserver:
     # ------------------------------------------------------------ reflecting
 
     async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
-        """Ask for shorter and shorter answers until one fits, then once more for details that this answer lost."""
+        """Ask for shorter and shorter answers until one is short enough, then once more for details that this answer lost."""
         best, problem = await self._condense(given, size, ask)
         if best is None:
             cause = "answer" if problem else "incompressible"
@@ -353,7 +356,7 @@ class _ModelObserver:
         return best, problem
 
     async def _ask_for_lost(self, best: Reflected, given: ReflectInput, most: int, size: int, ask: Ask) -> Reflected:
-        """Ask once more for details that the answer lost, and return the better answer. Raises RunFault if that one is vague."""
+        """Ask once more for details that `best` lost, and return the better answer. Raises RunFault if this answer is vague."""
         lines = given.observations
         # Comparing many lines takes long, so a worker thread does it.
         gaps = await asyncio.to_thread(gaps_of, best.parsed.lines, lines)
@@ -362,7 +365,7 @@ class _ModelObserver:
         try:
             _, answer = await self._reflected(replace(given, level=best.level, gaps=gaps), ask)
         except (BudgetSpent, RunFault):
-            # If the first answer is not vague, it is used. Code adds the lost lines to it.
+            # If the first answer is not vague, it is used. The loss guard adds the lost lines to it.
             if gaps.vague:
                 raise
             return best
@@ -580,9 +583,11 @@ async def observe_in_parts(
 ) -> DividedAnswer:
     """Observe a span in halves, quarters and so on. A single message that the model refuses is replaced by a line that says so.
 
-    `is_alive` is True if the model has answered about other spans meanwhile. If it has not, and both halves fail, the fault of
-    the second half is raised. If the answers about both halves are unusable, the model is not asked again, and the embedded
-    observer observes the whole span.
+    `is_alive` is True if the model has answered about other spans meanwhile. If neither half has a usable answer, the fault of
+    the second half decides:
+    - The answer is unusable: the embedded observer observes the whole span. A refusal counts as unusable unless `is_alive`.
+    - The call failed: the fault is raised unless `is_alive`.
+    - In all other cases the halves are divided further.
     """
     whole = _Part(first=0, units=list(units(given.messages)))
     todo = deque(whole.halves() if len(whole.units) > 1 else (whole,))
@@ -630,7 +635,8 @@ async def _joined(parts: Sequence[_Part], given: ObserveInput, attempt: int) -> 
     """Join the answers of all parts in their order, and add a replacement for parts without an answer.
 
     Neighbouring parts that the model refused get one line that says so. The embedded observer is not used for them, because it
-    would copy the refused words into the log, and the model is shown the log. It observes all other parts without an answer.
+    would copy the refused words into the log, and the model is shown the log. All other parts without an answer are observed by
+    the embedded observer. Raises the fault of a part if a later attempt may succeed.
     """
     answers: list[Observed] = []
     missing, embedded, error = 0, 0, ""

@@ -6,16 +6,16 @@ The rules compare the old lines, which a reflector read, with the result lines, 
    content words. 80 % are needed in three cases: the result line does not merge the old line, the old line forbids or denies
    something, or the old line is in a script without capitals. If the old line is 🔴, the result line must also contain each
    name, number, date and time of the old line.
-2. If an old line forbids, denies or limits something, a clause of the result line must do the same: one of the words "not",
-   "against", "stop", "only" and so on must be followed directly by the same words, and the clause must not contain more such
-   words than the old clause, or a longer word that is in none of the merged lines. The result line must not contain words that
-   revoke a statement ("used to", "unless", "is void", "but", a question mark). If the old line denies nothing, the result line
-   must not deny most of its words. If a 🔴 line contains one of two opposites ("below" and "above", "before" and "after"), the
-   result line must contain the same one before the same words.
+2. If an old line forbids, denies or limits something, a clause of the result line must do the same. In this clause, one of the
+   words "not", "against", "stop", "only" and so on must be followed directly by the same words. The clause must not contain more
+   such words than the old clause, and no longer word that is in none of the merged lines. The result line must not contain words
+   that revoke a statement ("used to", "unless", "is void", "but", a question mark), unless the old line contains them too. If
+   the old line denies nothing, the result line must not deny most of its words. If a 🔴 line contains one of two opposites
+   ("below" and "above", "before" and "after"), the result line must contain the same one before the same words.
 3. A result line *supersedes* an old line if it merges this line and a newer 🔴 or ✅ line, says the newer line, contains a word
    of the old line, and contains a word of change ("moved", "instead of", "no longer"). If the old line forbids something, the
    newer line must also contain a word of change and a word for the forbidden thing.
-4. Paths, symbols, commands and names of all lines must occur somewhere in the result. Numbers may be lost.
+4. Identifiers (paths, symbols, commands, URLs …) and names of all lines must occur somewhere in the result. Numbers may be lost.
 5. A result line is *vague* if it merges many different lines and contains hardly any of their words.
 """
 
@@ -43,7 +43,7 @@ _BY_KIND: Final[dict[Kind, int]] = {
     "hash": 2,
     "name": 3,
 }
-"""Ranks of identifiers; 0 is the most valuable. Quotes, numbers and dates have no rank, because they need their sentence."""
+"""Ranks of identifiers; 0 is the most valuable. Quotes, numbers and dates have no rank, because alone they mean nothing."""
 _VERBATIM: Final = 10  # added to the rank of an identifier in the verbatim text of a line
 _MERGED: Final = 0.6  # minimum share of words in a result line that merges the old line
 _UNMERGED: Final = 0.8  # minimum share of words in any other result line
@@ -52,7 +52,8 @@ _FEW_DENIED: Final = 2
 _MOST_DENIED: Final = 0.5  # a result line that denies a larger share of the words of a statement denies the statement
 # An old line is compared with at most this many result lines that do not merge it.
 _MOST_COMPARED: Final = 5
-# A vague result line merges at least this many lines with this many different words, and contains a smaller share of them.
+# A vague result line merges at least `_VAGUE_LINES` lines, which have at least `_VAGUE_WORDS` different words, and contains less
+# than the share `_VAGUE_SHARE` of these words.
 _VAGUE_LINES: Final = 20
 _VAGUE_WORDS: Final = 60
 _VAGUE_SHARE: Final = 0.05
@@ -93,7 +94,7 @@ class ResultLine(_Text):
         self.stands_for = frozenset(stands_for)
         self.priority: Priority = priority
         self.given = _Words(())
-        """The words of the merged lines. `unsaid` sets them."""
+        """The words of the merged lines, without lines that come from tools. `unsaid` sets them."""
 
     @cached_property
     def denied(self) -> "_Words":
@@ -127,8 +128,8 @@ def unsaid(lines: Sequence[Observation], result: Sequence[ResultLine]) -> tuple[
     statements = {line.id: _Statement(line) for line in lines if line.priority in KEPT and not is_bare_list(line.text)}
     if not statements:
         return ()
-    # Result lines of lower priority do not count, because the next reflection could drop them.
     words = {line.id: content_words(line_text(line)) for line in lines if not is_of_tool(line)}
+    # Result lines of lower priority do not count, because the next reflection could drop them.
     result = [new for new in result if new.priority in KEPT]
     merging: dict[str, list[ResultLine]] = {}
     for new in result:
@@ -147,7 +148,7 @@ def unsaid(lines: Sequence[Observation], result: Sequence[ResultLine]) -> tuple[
 
 
 def lost(lines: Sequence[Observation], result: Sequence[str]) -> tuple[str, ...]:
-    """Return the paths, symbols, commands and names of old lines that no result text contains, the most valuable first."""
+    """Return the identifiers and names of old lines that no result text contains, the most valuable first."""
     found: dict[str, tuple[int, int, int]] = {}
     for place, line, phrase, rank in _missing(lines, result):
         key = (_BY_LINE[line.priority] + (rank // _VERBATIM) * _VERBATIM, rank % _VERBATIM, place)
@@ -156,7 +157,7 @@ def lost(lines: Sequence[Observation], result: Sequence[str]) -> tuple[str, ...]
 
 
 def lost_lines(lines: Sequence[Observation], result: Sequence[str]) -> tuple[Observation, ...]:
-    """Return the old lines with a path, symbol, command or name that no result text contains, in their order."""
+    """Return the old lines with an identifier or name that no result text contains, in their order."""
     gone = dict.fromkeys(line.id for _, line, _, _ in _missing(lines, result))
     return tuple(line for line in lines if line.id in gone)
 
@@ -479,7 +480,7 @@ _OPPOSITES: Final = (
     "earlier|sooner|früher|más temprano|plus tôt / later|später|más tarde|plus tard",
 )
 _FOLLOWING: Final = 2  # maximum number of content words after an opposite that are compared
-_NEAR: Final = 6  # these words are searched among this many words after the opposite
+_NEAR: Final = 6  # the content words are looked for among this many words after the opposite
 
 
 @dataclass(frozen=True, slots=True)
@@ -553,7 +554,7 @@ def _is_caseless(text: str) -> bool:
 def _caseless_names(text: str) -> tuple[str, ...]:
     """Return names in scripts without capitals.
 
-    In a text that is mostly in another script, these are all words of such scripts. Otherwise they are words in katakana.
+    If most of the text is in another script, all words in scripts without capitals count as names, else only words in katakana.
     """
     if text.isascii():
         return ()
@@ -572,7 +573,7 @@ def _has_caseless(name: str, text: Evidence) -> bool:
 
 
 def _missing(lines: Sequence[Observation], result: Sequence[str]) -> Iterable[tuple[int, Observation, str, int]]:
-    """Yield the index, the line, the text and the rank of each identifier or name that no result text contains."""
+    """Yield each identifier or name that no result text contains: the index of its line, the line, its text and its rank."""
     whole = Evidence("\n".join(result))
     has_mention: dict[Mention, bool] = {}
     for place, line in enumerate(lines):

@@ -1,6 +1,6 @@
 """The interface to language models: requests, replies, errors and prices.
 
-Also models that add retries or a budget to another model, and a model that calls a function.
+The module also has models that add retries or a budget to another model, and a model that calls a function.
 """
 
 import asyncio
@@ -279,7 +279,7 @@ class Retry:
             attempt += 1
 
     def wait(self, attempt: int, error: BaseException) -> float:
-        """Return the seconds to wait after this many attempts: a random wait plus the seconds that the provider asked for."""
+        """Return the seconds to wait after attempt `attempt`: a random wait plus the seconds that the provider asked for."""
         base = min(self.longest, self.first * 2.0 ** min(attempt - 1, 20))
         jittered = base * (0.5 + 0.5 * self.chance())
         asked = error.retry_after if isinstance(error, ModelUnavailable) else None
@@ -397,7 +397,7 @@ class Limit:
     """The maximum cost of a thread, a resource or a database."""
 
     of: str
-    """Who the budget is for: `thread`, `resource` or `database`."""
+    """What the budget is for: `thread`, `resource` or `database`."""
     dollars: float
     spent: Callable[[], Awaitable[float]]
     """Returns the dollars spent until now, from the ledger. If it raises, the model is not called."""
@@ -408,7 +408,7 @@ class BudgetedModel(ModelWrapper):
 
     def __init__(self, model: Model, *limits: Limit) -> None:
         super().__init__(model)
-        # The ledger does not contain the cost of calls through this object yet, so it is added.
+        # The ledger does not contain the cost of calls through this object yet, so `complete` adds this cost.
         self._limits, self._cost = limits, 0.0
 
     async def complete(self, request: ModelRequest) -> ModelReply:

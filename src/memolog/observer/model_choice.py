@@ -1,7 +1,7 @@
 """Turn the `model` setting into a model, and call any provider that pydantic-ai supports, or any OpenAI-compatible endpoint.
 
 Except for the adapter for pydantic-ai, only this module uses that package. The import takes seconds, so it happens at the first
-call, in a worker thread.
+check or call of a model, in a worker thread.
 """
 
 import asyncio
@@ -412,7 +412,7 @@ def resolve_model(
 
     `spec` is `"provider:model"`, `"http://127.0.0.1:8000/v1#model"`, a ModelAt, any object with `complete`, or a function from
     ModelRequest to text. The other arguments are for the first three forms. `timeout` is also for functions, and for objects
-    that have `complete` but are not a whole Model.
+    that have `complete` but no `name`.
     """
     if spec is None or spec == EMBEDDED:
         return None
@@ -509,7 +509,10 @@ class FallbackModel(ManagedModel):
     """Calls several models in order until one of them answers: `FallbackModel("openai:…", "anthropic:…")`."""
 
     def __init__(self, first: ModelSpec, *others: ModelSpec, seconds: float | None = None) -> None:
-        """Pass the models in order. `seconds` limits each model, including its retries. None means the timeout of the request."""
+        """Pass the models in order. `seconds` limits each model, including its retries.
+
+        If it is None, the timeout of the request limits each model, or each attempt of a model that retries.
+        """
         if not others:
             raise ConfigError("A FallbackModel needs at least two models.", then="Pass a second model.")
         self._models: list[Model] = [needed_model(spec) for spec in (first, *others)]

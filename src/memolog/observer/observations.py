@@ -1,8 +1,8 @@
 """Turn parsed lines of a reply into observations, and guard a reflection against loss.
 
-Code, not the model, sets ids, sources and trust, and redacts secrets. A line without citations cites all messages of the span,
-and its trust is the lowest trust of the cited messages. `loss` contains the rules for the lines that a reflection must not
-lose. If these lines alone exceed the limit of the log, the oldest of them are archived.
+Code, not the model, sets ids, sources and trust, and redacts secrets. A line without citations counts as citing all messages of
+the span. The trust of a line is the lowest trust of the cited messages. `loss` contains the rules for the lines that a
+reflection must not lose. If these lines alone exceed the limit of the log, the oldest of them are archived.
 """
 
 import re
@@ -35,7 +35,7 @@ _OFF_TRACK: Final = "The work has left what was asked for. "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewGroup:
-    """A group that is being written: its id, and the functions that number, count and redact its lines."""
+    """A group that is being written: its id, and what its lines need: a function for new ids, a token counter and a redactor."""
 
     id: str
     new_id: Callable[[], str]
@@ -151,7 +151,7 @@ def reflections_from(
 ) -> tuple[Observation, ...]:
     """Return the observations of a reflection. Each has the sources of the observations that it merges.
 
-    `aliases` are the short names of the threads in a shared log. They are removed from the texts.
+    `aliases` maps each thread of a shared log to its short name. A text from one thread loses the short name at its beginning.
     """
     made: list[Observation] = []
     for ordinal, found in enumerate(parsed.lines, start=1):
@@ -245,7 +245,7 @@ def _meaning_once(text: str) -> str:
 
 
 def _said_at(draft: ReflectedDraft, roots: Sequence[Observation]) -> tuple[datetime | None, str | None]:
-    """Return the time and zone of the earliest merged line on the day of the draft, or of the earliest on any day."""
+    """Return the time and zone of the earliest merged line on the day of the draft, else of the earliest merged line."""
     moments = [(said, line.said_at, line.zone) for line in roots if line.said_at and (said := said_in_zone(line, UTC))]
     same_day = [found for found in moments if found[0].date() == draft.on]
     if not moments:
@@ -401,7 +401,7 @@ def _age(line: Observation) -> tuple[bool, datetime, int]:
 
 
 def _by_subject(lines: Sequence[Observation], earlier: Sequence[Observation]) -> dict[str, list[Observation]]:
-    """Return the lines by subject. The subject is a subject of the existing archive, or the word that most lines share."""
+    """Return the lines by subject: a subject of the existing archive, a word that several lines share, or "other things"."""
     found: dict[str, list[Observation]] = {str(line.metadata[_SUBJECT]): [] for line in earlier}
     words = {line.id: content_words(line.text) for line in lines}
     counts = Counter(word for several in words.values() for word in several)

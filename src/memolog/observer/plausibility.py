@@ -1,6 +1,6 @@
 """Compare a reply of a model with its prompt and with the messages.
 
-Drops lines and hints that only repeat the prompt or the log, and finds statements of users that no line covers.
+The functions drop lines and hints that only repeat the prompt or the log, and find statements of users that no line covers.
 """
 
 import re
@@ -33,7 +33,7 @@ _MOST_ECHOED: Final = 0.5  # a reply with a larger share of copied rows is an ec
 _LEAST_SUPPORT: Final = 0.34  # minimum share of words from the messages in a line without citations
 _SUPPORTED: Final = 0.5  # a line with at least this share of words from the messages is supported
 _FEW_WORDS: Final = 2
-# Statements that share no word with the messages are accepted, at most this many for each line that shares one.
+# Statements that share no word with the messages are accepted only if there are at most this many for each line that shares one.
 _MOST_DOUBTFUL: Final = 2
 # The number of cached system prompts, and of lines of the log and of replies whose words are cached.
 _FEW_PROMPTS: Final = 4

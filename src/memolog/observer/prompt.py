@@ -1,7 +1,7 @@
-"""Build the prompts of the observer and the reflector from the texts under `texts/`. Their version is stored with every result.
+"""Build the prompts of the observer and the reflector from the files in `texts/`, whose version is stored with every result.
 
-Also finds the sentences that a mode looks for, such as errors. The embedded observer adds these sentences as lines. A line with
-such a sentence gets the category and the fields of the mode.
+The module also finds the sentences that a mode looks for, such as errors. The embedded observer adds these sentences as lines. A
+line with such a sentence gets the category and the fields of the mode.
 """
 
 import hashlib
@@ -137,7 +137,7 @@ _ASK_REFLECTION_SHARED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """A request to a model, with the numbers that are needed to parse the reply."""
+    """A request to a model, with the numbered messages that are needed to parse the reply."""
 
     system: str
     text: str
@@ -153,7 +153,7 @@ class ObserveInput:
 
     messages: tuple[Message, ...]
     before: tuple[Message, ...] = ()
-    """The messages directly before `messages`, which may contain the questions that `messages` answer. They are not shown."""
+    """The messages directly before `messages`, which may ask questions that `messages` answer. They are not in the prompt."""
     previous: str = ""
     """The end of the log, rendered."""
     lines: tuple[Observation, ...] = ()
@@ -181,7 +181,7 @@ class ObserveInput:
     """The maximum characters of the working memory."""
 
     def writer(self, counter: TokenCounter, most_tokens: int) -> PartWriter:
-        """Return the writer for a transcript of at most this many tokens."""
+        """Return the writer for a transcript of at most `most_tokens` tokens."""
         return PartWriter(counter=counter, zone=self.zone, most_tokens=most_tokens, redactor=self.redactor)
 
 
@@ -192,7 +192,7 @@ class Gaps:
     omitted: tuple[str, ...] = ()
     """The ids of 🔴 and ✅ lines that the answer lost."""
     names: tuple[str, ...] = ()
-    """The paths, symbols, commands and names that the answer lost."""
+    """The identifiers and names that the answer lost."""
     vague: tuple[str, ...] = ()
     """The lines of the answer that merge many lines and contain hardly any of their words."""
 
@@ -277,7 +277,7 @@ def _observer_prompt(
 
 
 def reflector_prompt(given: ReflectInput) -> Prompt:
-    """Return the prompt to condense observations. It numbers them o1, o2 … in their order."""
+    """Return the prompt to condense observations. In it, the observations have the ids o1, o2 … in their order."""
     ask = _ASK_REFLECTION.format(last=len(given.observations))
     sections = [
         _section("log", _log(given)),
@@ -542,7 +542,7 @@ def with_findings(parsed: Parsed, messages: Sequence[Message], mode: Mode) -> Pa
 
 
 def with_fields(draft: Draft, mode: Mode) -> Draft:
-    """Return a line with the category and the fields of the mode, as far as its text contains them. Existing fields stay."""
+    """Return a line with the category and the fields of the mode that are found in its text. Existing fields stay."""
     fields: dict[str, str] = {}
     category = draft.category
     for search in _LOOKED_FOR[mode]:

@@ -52,7 +52,8 @@ from memolog.text.word_lists import NOTHING
 _LEADING_ID: Final = re.compile(r"^([ \t]*(?:[*•-][ \t]+)?)o\d{1,9}[:.)]?[ \t]+(?=\S)", re.MULTILINE)
 
 
-# In the prompt, the names of threads precede the mark of a line. In an answer, the name is moved to the beginning of the text.
+# In the prompt, the names of threads (t1, t2 …) precede the mark of a line. Some models copy them to this place. Then
+# `parse_reflection` moves the name behind the mark.
 _LEADING_NAMES: Final = re.compile(
     r"^([ \t]*(?:[*•-][ \t]+)?)(t\d{1,9}(?:,[ ]?t\d{1,9})*)[:.)]?[ \t]+"
     rf"((?:{'|'.join(MARKS.values())})[ \t]*(?:\(\d\d?:\d\d\)[ \t]*)?)",
@@ -78,10 +79,13 @@ class _Times:
         self._days = sorted({self._base.date(), *(moment.date() for moment in self._by_number.values())})
 
     def said_at(self, line: Line, parent: Draft | None, faults: Faults) -> datetime:
-        """Return the time of a cited message.
+        """Return the time of a line. If the line has citations, this is the time of one of the cited messages.
 
-        A line without citations has the time of its parent, if the line contains no time and no other date than the parent.
-        Otherwise it has the time of the message that is nearest to the time in the line.
+        For a line without citations, the first rule that applies decides:
+        1. A line without a time has the time of its parent, if the line has no date or the date of the parent.
+        2. A line with a time has the time of the nearest message.
+        3. A line on the day of `base` has the time `base`. On another day it has the time of the first message of that day, or
+           midnight if there is none.
         """
         cited = sorted(self._by_number[number] for number in line.refs)
         if cited:
@@ -95,7 +99,7 @@ class _Times:
         day = day or (parent.said_at if parent else self._base).date()
         same_day = [moment for moment in self._by_number.values() if moment.date() == day]
         if line.at is not None:
-            # Models invent times, so the time of the nearest message is used, if possible of a message on that day.
+            # Models invent times, so use the time of the nearest message, if possible of a message on the day of the line.
             return self._nearest(day, line.at, same_day or list(self._by_number.values()))
         if day == self._base.date():
             return self._base
@@ -144,10 +148,11 @@ def _fields(line: Line, parent: int | None, above: Draft | ReflectedDraft | None
 
 
 def parse_batch(reply: str, shown: Sequence[Shown], *, aliases: Mapping[str, str], base: datetime) -> dict[str, Parsed]:
-    """Return the parsed answer for each thread of a batch, by thread id. `aliases` maps each alias to a thread id.
+    """Return the parsed answer for each thread of a batch, by thread id. `aliases` maps each alias in the reply to a thread id.
 
-    If the reply has no sections for threads, the first citation of a line decides its thread. If a thread has no line, only the
-    answer for this thread has a fault. `base` is used for a thread without shown messages.
+    If the reply has no sections for threads, the first citation of a line decides its thread, and each answer has the fault
+    "untagged". A single thread then gets all lines. An answer without lines has the fault "empty", unless its section says that
+    nothing is worth observing. `base` is used for a reply without sections and for a thread without shown messages.
     """
     faults = Faults()
     text = cleaned(reply, faults)
@@ -189,7 +194,7 @@ def _by_citations(
 def parse_reflection(
     reply: str, count: int, aliases: Collection[str] = (), *, is_cut_off: bool = False
 ) -> ParsedReflection:
-    """Return the parsed reply of a reflector about this many lines, whose short ids are o1, o2 and so on.
+    """Return the parsed reply of a reflector that was shown `count` lines with the short ids o1, o2 and so on.
 
     `aliases` are the short names of the threads (t1, t2 …) if several threads share the log. Then the reply has a section with
     hints for each thread. `is_cut_off` is True if the provider reported that the reply reached its maximum length.
@@ -197,11 +202,11 @@ def parse_reflection(
     faults = Faults()
     if is_cut_off:
         faults.note("cut_off", "the reply reached its maximum length")
-    # Some models copy the id before a line from the prompt. It is removed, because only the ids at the end of a line count.
+    # In the prompt, a short id precedes each line. Remove a copy of it, because only ids at the end of a line count.
     text = _LEADING_ID.sub(r"\1", cleaned(reply, faults))
     of_threads: dict[str, HintsDraft] = {}
     if aliases:
-        # Move the name of the thread after the mark. Two or more names are dropped.
+        # Move the name of a thread behind the mark. If a line has two or more names, drop them.
         text = _LEADING_NAMES.sub(lambda hit: f"{hit[1]}{hit[3]}" + ("" if "," in hit[2] else f"{hit[2]}: "), text)
         text, of_threads = _of_threads(text, frozenset(aliases), faults)
     read = _read_reply(text, Known(range(1, count + 1)), faults)
@@ -217,10 +222,7 @@ def parse_reflection(
 
 
 def _of_threads(text: str, aliases: frozenset[str], faults: Faults) -> tuple[str, dict[str, HintsDraft]]:
-    """Return a reply without the sections of threads, and the hints in these sections by alias.
-
-    Lines inside a section of a thread stay in the reply.
-    """
+    """Return a reply in which each section of a thread is replaced by the lines in it, and the hints of each thread by alias."""
     found: dict[str, HintsDraft] = {}
 
     def replacement(hit: re.Match[str]) -> str:
@@ -275,7 +277,7 @@ def _read_reply(text: str, known: Known, faults: Faults, *, is_cut_off: bool = F
         found.hints.pop(found.unclosed, None)
     hints = _hints_of(found.hints, faults)
     words = body.strip()
-    # The reply says that nothing is worth observing. An empty section does not count.
+    # The reply may say that nothing is worth observing. An empty section does not say so.
     if 0 < len(words) <= _LONGEST_NOTHING and "\n" not in words and _NOTHING.fullmatch(words):
         if found.observations is None and _ONE_WORD.fullmatch(words):
             # Outside of a section, a single word such as "none" may come from a program that failed to get an answer.
@@ -288,7 +290,7 @@ def _read_reply(text: str, known: Known, faults: Faults, *, is_cut_off: bool = F
 
 
 def _found(text: str, faults: Faults) -> Sections:
-    """Return the sections of a reply with tags, in Markdown or in JSON. JSON inside the section of observations is read too."""
+    """Return the sections of a reply that has tags, headings or JSON. JSON inside the section of observations is read too."""
     plain = without_fence(text)
     if whole := _json_reply(plain, faults):
         return Sections(observations=whole[0], hints=whole[1])
@@ -302,7 +304,7 @@ def _found(text: str, faults: Faults) -> Sections:
 def _checked_lines(found: Sections, body: str, known: Known, faults: Faults, *, is_torn: bool) -> list[Line]:
     lines = read_lines(body, known, faults)
     if found.observations is not None:
-        # Some models close the section too early. So rows after it with a bullet and a mark are lines too.
+        # Some models close the section too early. So rows outside of all sections with a bullet and a mark are lines too.
         lines += [line for line in read_lines(found.loose, known, Faults()) if line.is_bullet and line.priority]
     if lines and not any(line.is_marked for line in lines):
         if is_refusal([line.text for line in lines]):
@@ -344,11 +346,11 @@ def _without_duplicates(lines: list[Line], faults: Faults) -> list[Line]:
 
 
 def _parents(lines: Sequence[Line]) -> list[int | None]:
-    """Return the index of each line's parent, which is the nearest earlier line with less indentation; None for no parent."""
+    """Return the index of each line's parent, usually the last line before it with less indentation; None for no parent."""
     above: list[tuple[int, int]] = []
     found: list[int | None] = []
     for place, line in enumerate(lines):
-        # A line that begins with an arrow is a result. It belongs under the line before it, even without indentation.
+        # A line that begins with an arrow is a result. Without indentation, it belongs under the last top-level line.
         indent = above[0][0] + 1 if line.is_result and above and line.indent <= above[0][0] else line.indent
         while above and above[-1][0] >= indent:
             above.pop()
@@ -437,7 +439,7 @@ _PRIORITIES: Final[dict[str, Priority]] = {
 _MARK_KEYS: Final = ("priority", "importance", "level", "mark")
 _OTHER_KEYS: Final = ("date", "files", "file", "verbatim", "id", "metadata", "parent", "thread", "role", "number")
 _STRUCTURE: Final = frozenset((*_TEXTS, *_INSIDE, *_TIMES, *_CITES, *_ABOUT, *_HINTS, *_MARK_KEYS, *_OTHER_KEYS))
-"""JSON fields with a fixed meaning. Every other field becomes a fact in the braces of a line."""
+"""JSON fields with a fixed meaning. Another field with a name like `_FIELD` and a text or number becomes a fact in braces."""
 _FIELD: Final = re.compile(r"[a-z]{2,21}")
 _DEEPEST: Final = 4
 _MOST_FAILURES: Final = 20
@@ -463,7 +465,7 @@ def _json_reply(text: str, faults: Faults) -> tuple[str, dict[str, str]] | None:
 
 
 def _salvaged(text: str) -> list[object]:
-    """Return the complete objects in truncated JSON. If the outer object is incomplete, these are the objects inside it."""
+    """Return the complete objects in truncated JSON. If the outer object is incomplete, return the complete objects inside it."""
     decoder, found, at, failures = json.JSONDecoder(), list[object](), 0, 0
     while failures < _MOST_FAILURES and (at := text.find("{", at)) >= 0:
         try:

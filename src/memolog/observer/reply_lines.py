@@ -31,8 +31,8 @@ _KNOWN: Final = {
     "off-track": "off-track",
     "working-memory": "working-memory",
 }
-# Tags of Memolog and of chat templates, which are removed from lines. Tags of HTML and code are not included, because a line
-# may mention them. They do no harm, because a line is escaped wherever it is shown.
+# Tags of Memolog and of chat templates, which `without_tags` removes from lines. Tags of HTML and code are not included,
+# because a line may mention them. They do no harm, because a line is escaped wherever it is shown.
 _OURS: Final = "observations?|reflections?|current-task|suggested-response|thread-title|off-track|working-memory"
 _PROMPT: Final = "transcript|log-end|hints|left-out|attached|wanted|other-conversation"
 _TEMPLATE: Final = r"think(?:ing)?|scratchpad|tool_(?:call|response|result)s?|function_calls?"
@@ -146,7 +146,7 @@ class _SectionReader:
         self.faults = faults
 
     def take(self, line: str) -> None:
-        """Add one row of the reply. It may contain opening tags, text and a closing tag, several times."""
+        """Add one row of the reply. A row may contain several sections, each with an opening tag, text and a closing tag."""
         at = 0
         while at < len(line) or not at:
             at = self._tags(line, at)
@@ -286,7 +286,7 @@ class Line:
     text: str
     indent: int = 0
     is_result: bool = False
-    """The line begins with an arrow and belongs under the line before it."""
+    """The line begins with an arrow. It is the result of an earlier line, and belongs under it."""
     is_bullet: bool = False
     priority: Priority | None = None
     on: date | None = None
@@ -294,7 +294,7 @@ class Line:
     about: date | None = None
     refs: tuple[int, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The facts in braces at the end of the line, by normalised name. The fact `lines` has the form path:number."""
+    """The facts in braces at the end of the line, by normalised name. Line numbers of files are in `lines`, as path:number."""
     category: str | None = None
     files: tuple[str, ...] = ()
     verbatim: str | None = None
@@ -450,7 +450,7 @@ def _line(raw: str, known: Known, faults: Faults) -> Line:
     if head.wrong_date:
         faults.note("wrong_date", head.wrong_date)
     text = unescape(without_tags(head.rest, faults)).strip()
-    # Only code sets "(unverified)". It is removed, because a model may copy it with a line of the log.
+    # Only Memolog may mark a line as "(unverified)". Remove the mark, because a model may have copied it from a line of the log.
     text = _DOUBT.sub("", text)
     text, refs = _take_references(text, known, faults)
     if not refs and head.priority is not None and head.at is None:
@@ -562,7 +562,7 @@ class _Head:
             return False
         self.on = found.day if found else None
         self.wrong_date = day if found and found.day is None else ""
-        # Only the part after the last blank or "T" is read, because the date before it could be read as a time.
+        # Read only the part after the last space or "T", because the date before it could be read as a time.
         self.at = read_time(hit["time"] or re.split(r"[ T]", hit["bare"])[-1])
         self.rest = self.rest[hit.end() :]
         return True
@@ -594,7 +594,8 @@ _IN_FRONT: Final = re.compile(rf"[\[【(（]({_LIST})[\]】)）][ ]*+(?:[:–—
 _ALONE: Final = re.compile(rf"\s*[\[【(（]({_LIST})[\]】)）][ .;,]*", re.IGNORECASE)
 _INSIDE: Final = re.compile(rf"(?<=\s)[\[【]({_LIST})[\]】](?=[\s.,;:)]|\Z)", re.IGNORECASE)
 _RANGE: Final = re.compile(rf"({_ITEM})[ ]*(?:–|—|-|\.\.|\bto\b)[ ]*({_ITEM})|({_ITEM})", re.IGNORECASE)
-# Maximum characters of one bracket, and maximum number of brackets. They limit the time for a line of many brackets.
+# Maximum characters of one bracket, and maximum number of brackets at the end of a line. They limit the time for a line with
+# many brackets.
 _LONGEST_REFERENCES: Final = 20_000
 _MOST_GROUPS: Final = 50
 
@@ -685,7 +686,7 @@ _NAMES: Final = {
     **dict.fromkeys(("breaking", "breaking_change", "what_breaks"), "breaks"),
 }
 _RESERVED: Final = CODE_METADATA | {"mode", "observer"}
-"""Names of facts that only code may set."""
+"""Names of facts that only Memolog may set, not a model."""
 _BRACES: Final = re.compile(r"\{([^{}\n]{3,1500})\}[ .]*\Z")
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NEXT: Final = re.compile(r"[;,]\s*(?=[A-Za-z][A-Za-z_ -]{1,20}[=:])")
@@ -702,7 +703,7 @@ _MOST_FIELDS: Final = 20  # maximum number of facts with unknown names
 def _take_facts(text: str) -> tuple[str, dict[str, str]]:
     """Return the text without the facts in braces at its end, and the facts by normalised name.
 
-    A limited number of facts with unknown names is included.
+    Facts with unknown names are included, up to `_MOST_FIELDS`. If the braces contain other text, they are not removed.
     """
     hit = _BRACES.search(text, max(len(text) - _LONGEST_FACTS, 0)) if text.rstrip(" .").endswith("}") else None
     if not hit:

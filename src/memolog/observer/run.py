@@ -110,7 +110,7 @@ class ModelCalls:
             if not request.files or cause_of(error) != "refused":
                 reason = f"the model failed: {type(error).__name__}: {error}"
                 raise RunFault(reason, cause=cause_of(error)) from error
-        # The model refused a request with files. Ask again with placeholders only.
+        # The model refused a request with files. Ask again without them. The text has a placeholder for each file.
         return await self(model, replace(request, files=()))
 
     async def _once(self, model: Model, request: ModelRequest) -> ModelReply:
@@ -336,7 +336,7 @@ class RunExecutor:
         )
 
     async def _document(self, resource: str, run: Run) -> str | None:
-        """Return the working memory that an observer is shown; None if it does not write the working memory."""
+        """Return the working memory that the observer is shown; None if the observer must not write the working memory."""
         given = run.inputs.get("document")
         if given is None:
             return None
@@ -656,7 +656,7 @@ def _seen_log(given: ObserveInput, earlier: Sequence[Message]) -> str:
 
 
 def _last_groups(groups: Sequence[GroupRow], tokens: int) -> list[GroupRow]:
-    """Return the newest groups that together have at least this many tokens. The prompt shortens the oldest of them."""
+    """Return the newest groups that together have at least `tokens` tokens, or all groups. The prompt shortens the oldest one."""
     shown: list[GroupRow] = []
     for group in reversed(groups):
         if tokens <= 0:

@@ -113,7 +113,7 @@ def numbered(messages: Sequence[Message], zone: tzinfo | None = None, first: int
     )
 
 
-# Encoded files and encrypted data: at least 1,000 letters and digits without a space, which no prose has.
+# Encoded files and encrypted data: a `data:` URL, or at least 1,000 characters without a space, which no prose has.
 _BLOB: Final = re.compile(
     r"data:[\w.+/-]{1,100}(?:;[\w=.-]{1,60}){0,4};base64,[A-Za-z0-9+/=_-]{64,}+|(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{1000,}+=*+"
 )
@@ -160,7 +160,7 @@ _shown_text = remembered(64)(_as_shown)
 
 
 def transcript(messages: Sequence[Message], writer: PartWriter, first: int = 1) -> Transcript:
-    """Return the transcript of the messages, numbered from `first`. A limit below 200 tokens counts as 200.
+    """Return the transcript of the messages, numbered from `first`. If `writer.most_tokens` is below 200, it counts as 200.
 
     Withdrawn and forgotten messages are left out. The middle of a long text is replaced by a mark with the number of missing
     characters. If there are too many messages to show a part of each, the messages in the middle are replaced by a mark too.
@@ -435,7 +435,7 @@ def parsed(arguments: JsonValue) -> object:
 def _json_text(value: JsonValue, writer: PartWriter) -> str:
     """Return a JSON value as readable text. A string stays unchanged, and a list of text parts becomes their texts.
 
-    Secrets are redacted before that, because a key such as "password" shows that its value is a secret.
+    Secrets in a list or object are redacted first, because a key such as "password" shows that its value is a secret.
     """
     if value is None:
         return ""
@@ -535,7 +535,7 @@ def _shorten(text: str, tokens: int, counter: TokenCounter) -> str:
 
 
 def _entity_at(text: str, at: int) -> re.Match[str] | None:
-    """Return the entity that a cut at a position would divide."""
+    """Return the HTML entity that a cut at a position would divide; None if there is none."""
     found = _ENTITY.finditer(text, max(at - _LONGEST_ENTITY, 0), at + _LONGEST_ENTITY)
     return next((hit for hit in found if hit.start() < at < hit.end()), None)
 
@@ -545,7 +545,7 @@ def _before_entity(text: str, at: int) -> int:
 
 
 def _end_tokens(text: str, tokens: int, counter: TokenCounter) -> str:
-    """Return an end of the text with at most `tokens` tokens. It does not begin inside a grapheme or an HTML entity."""
+    """Return a suffix of the text with at most `tokens` tokens. It does not begin inside a grapheme or an HTML entity."""
     size = min(4 * max(tokens, 1), len(text))
     while size < len(text) and counter.count(cut_end(text, size)) <= tokens:
         size = min(2 * size, len(text))

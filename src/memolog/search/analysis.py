@@ -16,7 +16,7 @@ from memolog.text.words import NUMBERS, STOP_WORDS, TIMES, names_in, normal, pla
 ASKS: Final = 1
 """The text ends with a question, so the next message may be the answer."""
 STATES: Final = 2
-"""Fewer than half of its sentences are questions."""
+"""Fewer than half of the sentences of the text are questions."""
 NUMBER: Final = 4
 TIME: Final = 8
 NAMES_SOMETHING: Final = 16
@@ -25,11 +25,12 @@ NAMES_SOMETHING: Final = 16
 # The text after this many characters is not indexed, and neither are terms after this many terms.
 _MOST_CHARACTERS = 1_000_000
 _MOST_TERMS = 16_000
-# The frequency of a term is stored in three steps: once, two or three times, four or more times. For more, BM25 hardly rises.
+# The frequency of a term is stored in three steps: once, two or three times, four or more times. Above that, the score in BM25
+# hardly rises.
 _OFTEN, _VERY_OFTEN = 2, 4
 _SENTENCE: Final = re.compile(r"(?<![.!?。])[.!?。]++(?=\s|$)")
 _NAME: Final = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
-# The traits depend on this many characters.
+# ASKS, STATES and NAMES_SOMETHING depend only on this many characters at the beginning of a text.
 _LOOKED_AT = 4_000
 _REMEMBERED = 65_536
 # Longer words are not cached, because they do not occur again.
@@ -41,9 +42,9 @@ class Analysed:
     """A text as it is indexed."""
 
     terms: tuple[str, ...]
-    """Each term, and again with `^` and `^^` if it occurs often or very often."""
+    """Each term. A term that occurs often is added again with `^`, and one that occurs very often also with `^^`."""
     words: frozenset[str]
-    """The distinct words and the names in longer words, folded. They are searched for words with *."""
+    """The distinct words and the names in longer words, folded. A query with *, such as `auth*`, is compared with them."""
     length: int
     traits: int
 
@@ -119,7 +120,7 @@ _SHORT = 200
 
 
 def kind_of(role: str, parts: Sequence[Part]) -> int:
-    """Return the class of a message: USER, ASSISTANT or TOOL. The ranking weights them differently."""
+    """Return the class of a message: USER, ASSISTANT or TOOL. The ranking gives the classes different weights."""
     if role == "tool" or not any(isinstance(part, TextPart) for part in parts):
         return TOOL
     return USER if role == "user" else ASSISTANT

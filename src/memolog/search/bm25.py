@@ -1,8 +1,8 @@
 """Define the keys of documents, score documents by their own words with exact BM25, and choose which are ranked in detail.
 
 Terms are added to the scores in the order of their rarity, the rarest first. At some point enough documents have a higher score
-than the remaining terms alone can give. Then these terms are added only to the documents found so far, and the other documents
-are scored when a page needs them.
+than the remaining terms alone can give. Then the remaining terms are added only to the documents found so far. Documents that
+contain only remaining terms are scored when a page needs them.
 
 The key of a message consists of its thread, its sequence number, a step of its length, and its class. The keys of observations
 and tasks are negative. A place is a key without length and class, so the places of consecutive messages are consecutive numbers.
@@ -78,8 +78,9 @@ def is_task(key: int) -> bool:
 
 _K1 = 0.9
 _B = 0.3
-"""Messages are short, and longer messages contain more facts, so both values are below the usual 1.2 and 0.75. Of three pairs
-that were tried on the development halves (0.9 and 0.4, 1.2 and 0.4, 0.9 and 0.3), this one was best, by at most half a point."""
+"""Messages are short, and longer messages contain more facts, so both values are below the usual 1.2 and 0.75. Three pairs were
+tried on the development halves of the benchmarks: 0.9 and 0.4, 1.2 and 0.4, 0.9 and 0.3. The last was best, by at most half a
+point."""
 _OFTEN = (1.0, 2.4, 5.0)
 """The frequency that is used for a term that occurs once, two or three times, and more often."""
 _NEAR: Final = (0.8, 0.6, 0.5, 0.4)
@@ -92,7 +93,8 @@ _AROUND = 16
 development halves: with 120 and 32 the figures are the same; with 80 and 12 LoCoMo loses 0.7 points (any@10); with 400 and 120
 some figures rise and some fall by up to two points."""
 _NEAR_ENOUGH = 0.4
-"""A message without a term of the query is ranked only if the terms near it have at least this share of the best such score.
+"""A message without a term of the query is ranked only if the score of the terms near it is at least this share of the highest
+score of terms near any message.
 Measured on the development halves: 20 % fewer documents are ranked, and no figure falls. With 0.5 LoCoMo loses 0.1 points."""
 _LONG_LIST = 256
 """Lists with fewer keys are always scored, because that is faster than the check whether they must be scored."""

@@ -28,7 +28,7 @@ q = load_queries("search/search")
 Values: TypeAlias = dict[str, Any]
 # The maximum rows of one batch, so that other writers wait only for a short time.
 _BATCH = 128
-# The maximum words or messages in one query, and about the maximum terms.
+# The maximum words or messages in one query, and the approximate maximum of terms.
 _WORDS_A_QUERY = 512
 _TERMS_A_QUERY = 20_000
 # A batch with more characters takes some milliseconds, so it is analysed and written in a worker thread.
@@ -97,7 +97,7 @@ def resetting_index(resource: str) -> Script[None]:
 
 
 def has_words(row: Row, redact: Redact) -> bool:
-    """Return whether a message belongs into the index. The row must have the columns of `select_texts`."""
+    """Return whether a message is to be indexed. The row must have the columns of `select_texts`."""
     return _message(row, redact) is not None
 
 

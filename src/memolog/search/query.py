@@ -352,7 +352,7 @@ class _Pieces:
 
 
 def phrase_of(text: str) -> str:
-    """Return the words of a text in order, folded and with one space around each. A phrase occurs if its words are a substring.
+    """Return the words of a text in order, folded and with one space around each, so that a phrase is found as a substring.
 
     Identifiers are divided into their parts, so "state of the art" occurs in `state-of-the-art`. Text in scripts without spaces
     is divided into characters, because the beginning of a word cannot be detected.

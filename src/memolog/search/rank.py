@@ -45,11 +45,11 @@ _JUST_BELOW = 1e-6
 _OF_THE_FACT = 0.5
 """A message or a sentence may state a fact if it contains at least this share of the words of the query, weighted by rarity."""
 _SAME_FACT = 0.6
-"""Two messages or sentences may state one fact only if the words of the query that both contain are at least this share,
-weighted by rarity, of the words of the query that at least one of the two contains."""
+"""Two messages or sentences may state one fact only if they contain about the same words of the query. The words that both
+contain must have at least this share of the weight (by rarity) of the words that at least one of them contains."""
 _NEAR_EQUAL = 0.5
-"""A message may state the same fact as the best message only if the score of its own words is at least this share of that
-score of the best message."""
+"""A message may state the same fact as the best message only if its score by its own words is at least this share of the score of
+the best message by its own words."""
 _FIRST_PAGE = 10
 _MOST_STATEMENTS = 8
 """Only statements among the first 10 hits are compared with others, each with at most 7 others."""

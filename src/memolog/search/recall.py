@@ -1,6 +1,6 @@
-"""Recall pages of exact messages from a reference, with their whole text or with one line for each message.
+"""Read the exact messages behind a reference page by page, with their whole text or with one line for each message.
 
-A part that is too large for a page is shown in pieces on several pages. Put together, the pieces are the text of the part.
+With the whole text, a part that is too large for a page is shown in pieces on several pages. Joined, the pieces are its text.
 """
 
 import base64
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from memolog.store import Store
 
 LEAST_TOKENS: Final = 200
-"""A page has at least this many tokens, so that it has room for the head of a message and some text."""
+"""The minimum of `tokens` (the maximum size of a page), so that a page has room for the head of a message and some text."""
 
 # Rows are read in batches of growing size, because most pages need few rows, but a filter may skip many.
 _FIRST_BATCH: Final = 12
 _LAST_BATCH: Final = 200
-# A page ends after this many rows even if none of them is shown. Its cursor continues after them.
+# A page ends after about this many rows even if none of them is shown. The next page continues after them.
 _MOST_ROWS: Final = 5_000
 # The first character of a cursor is the direction.
 _FORWARD: Final = "f"
@@ -38,9 +38,9 @@ _BACK: Final = "b"
 _LINE_CHARACTERS: Final = 240
 _RESULT_CHARACTERS: Final = 120
 _NAME_CHARACTERS: Final = 60
-# A token has at most this many characters. So only the beginning of a long text must be read.
+# A token is assumed to have at most this many characters. So only a limited stretch of a long text is read for one page.
 _CHARACTERS_A_TOKEN: Final = 10
-# Tokens that are added to each size, for line breaks between messages and for rounding.
+# Tokens that are added to the count of each message and piece, for line breaks between messages and for rounding.
 _SLACK: Final = 6
 # A piece is started only if at least this many tokens are free.
 _LEAST_ROOM: Final = 24
@@ -74,7 +74,7 @@ class RecallRequest:
             raise InputError(f"`part` must be 0 or more, got {self.part}.", then="Count the parts of a message from 0.")
 
     def shows(self, index: int, part: Part, tool: str | None) -> bool:
-        """Return whether a part is shown. `index` is its position in the message, and `tool` the name of its tool."""
+        """Return whether a part is shown. `index` is the index of the part in its message, and `tool` the name of its tool."""
         return (
             (not self.types or part.type in self.types)
             and (self.tool is None or tool == self.tool)
@@ -125,7 +125,7 @@ def _read_cursor(cursor: str | None, start: Position) -> tuple[bool, Position]:
 
 
 async def _fill(store: "Store", resource: str, place: Place, draft: "PageDraft", position: Position) -> Position | None:
-    """Fill a page from a position. Return the position where the next page continues, or None at the end."""
+    """Fill a page from a position. Return the position where the following page continues; None if no message is left."""
     keys = {stretch.thread: stretch.thread_pk for stretch in place.stretches}
     batch, read = _FIRST_BATCH, 0
     while read < _MOST_ROWS:
@@ -146,7 +146,7 @@ async def _fill(store: "Store", resource: str, place: Place, draft: "PageDraft",
 
 
 async def _learn_tools(store: "Store", resource: str, draft: "PageDraft", rows: Sequence[Message]) -> None:
-    """Store the names of the tools of these rows in the page. For results without a name, the rows before are read."""
+    """Store in `draft` the tool name of each call in `rows`. If a result has no name and no call there, read older messages."""
     draft.learn(rows)
     nameless = {
         part.call_id: message
@@ -168,7 +168,7 @@ class PageDraft:
     back: bool = False
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     tools: dict[str, str] = field(default_factory=dict[str, str])
-    """The name of the tool for the id of each call."""
+    """The name of the tool of each call, by the id of the call."""
     items: list[Recalled] = field(default_factory=list[Recalled])
     _used: int = 0
 
@@ -183,9 +183,10 @@ class PageDraft:
             self.tools |= {part.id: part.name for part in message.parts if isinstance(part, ToolCallPart)}
 
     def add(self, message: Message, at: tuple[int, int] | None = None) -> tuple[int, int] | None:
-        """Add a message to the page: the text after `at` (a part and a character in it), or with `back` the text before `at`.
+        """Add a message to the page: the text after `at`, or with `back` the text before `at`; the whole text if `at` is None.
 
-        If the page is full before the end of the message, return the part and character where the next page continues; else None.
+        `at` is the index of a part and the index of a character in this part. If the page has no room for the rest of the
+        message, return the place where the following page continues, in the same form; else None.
         """
         back = self.back
         everything = (max(1, len(message.parts)), 0) if back else (0, 0)
@@ -215,7 +216,7 @@ class PageDraft:
     # ------------------------------------------------------------ messages
 
     def _undivided(self, message: Message) -> Recalled | None:
-        """Return a message that is not divided between pages; None if the message may be divided."""
+        """Return the message as it is shown, if it must be on one page; None if it may be divided between pages."""
         if message.state != "live" or not (message.parts or message.pruned):
             return _head(message)
         if message.pruned:
@@ -231,9 +232,9 @@ class PageDraft:
         return [(index, part) for index, part in parts if self.request.shows(index, part, self._tool(part))]
 
     def _put(self, item: Recalled) -> bool:
-        """Add a message to the page if it fits or if the page is empty. Return False if it does not fit.
+        """Add a message to the page, and return True. If the page has no room for it and is not empty, return False.
 
-        A message without a part that the request selects is not shown, and the result is True.
+        A message without a part that the request selects is skipped, and the result is True.
         """
         request = self.request
         is_selecting = request.types or request.tool is not None or request.part is not None
@@ -284,11 +285,11 @@ class PageDraft:
         )
 
     def _text(self, part: Part) -> tuple[str, Literal["base64"] | None]:
-        """Return the text of a part and its encoding. The content of a file is shown only as far as a page can use it."""
+        """Return the text of a part and its encoding. With `detail="full"`, a text file has its content as its text."""
         if isinstance(part, FilePart) and self.request.detail == "full":
             if (text := file_text(part)) is not None:
                 return text, None
-            # Base64 is long and no model reads it well, so it is shown only if this part was requested.
+            # Other content is Base64. It is long and no model reads it well, so it is shown only if one part was requested.
             if self.request.part is not None and (data := file_content(part)) is not None:
                 return base64.b64encode(data).decode(), "base64"
         return part_text(part), None
@@ -296,14 +297,14 @@ class PageDraft:
     def _line(self, index: int, part: Part) -> RecalledPiece:
         whole = self._whole(index, part)
         most = _RESULT_CHARACTERS if whole.type in {"tool_result", "reasoning"} else _LINE_CHARACTERS
-        # Shorten the text first, because only its beginning and its end are needed.
+        # Shorten the text before its lines are joined, because only its beginning and its end are needed.
         ends = cut_middle(whole.text, 8 * most)
         return replace(whole, text=cut_middle(" ".join(ends.split()), most))
 
     def _fitting(
         self, message: Message, pieces: Sequence[RecalledPiece], whole: RecalledPiece, place: int
     ) -> RecalledPiece | None:
-        """Return the largest piece that begins at a place, or with `back` ends there, and fits the page; None if none fits."""
+        """Return a large piece that begins at `place`, or with `back` ends there, and fits the page; None if no piece fits."""
         # The head of a message is counted with its first piece.
         around = _SLACK if pieces else self.counter.count(self._render(_head(message))) + 2 * _SLACK
         room = self.request.tokens - self._used - around
@@ -319,7 +320,7 @@ class PageDraft:
             start, end = self._stretch(whole.text, place, most)
             piece = replace(whole, text=whole.text[start:end], start=start)
             size = self.counter.count(_body(piece))
-            # If not even one character fits, it is shown only if the page is empty.
+            # If even the smallest piece (`most` is 1) is too large, it is shown only if the page is empty.
             if size <= room or (most <= 1 and is_page_empty):
                 self._used += around + size
                 return piece
@@ -328,7 +329,10 @@ class PageDraft:
             most = min(most - 1, max(1, most * room // size))
 
     def _stretch(self, text: str, place: int, most: int) -> tuple[int, int]:
-        """Return start and end of about `most` tokens of a text. They do not divide a visible character."""
+        """Return the start and end of a stretch of text that begins at `place`, or with `back` ends there.
+
+        The stretch has at most `most` tokens, or with `back` at most 10 * `most` characters. If possible, no grapheme is divided.
+        """
         if self.back:
             return place - len(cut_end(text[:place], min(place, _CHARACTERS_A_TOKEN * most))), place
         stretch = text[place : place + _CHARACTERS_A_TOKEN * most]
@@ -384,7 +388,7 @@ def _named(piece: RecalledPiece) -> str:
         case "tool_result":
             return f"{'error' if piece.is_error else 'result'} {tool}".strip()
         case "file":
-            # The number is needed to recall the content of the file.
+            # The index of the part is needed to recall the content of the file.
             return f"file, part {piece.part}" + (f", {piece.encoding}" if piece.encoding else "")
         case "reasoning" | "unknown":
             return piece.type
@@ -393,7 +397,7 @@ def _named(piece: RecalledPiece) -> str:
 
 
 def _body(piece: RecalledPiece) -> str:
-    """Return the text of a piece, with a heading in brackets unless the piece is a whole text part."""
+    """Return the text of a piece and its files. A heading in brackets precedes it, unless the piece is a whole text part."""
     name = _named(piece)
     if not piece.is_whole:
         end = piece.start + len(piece.text)

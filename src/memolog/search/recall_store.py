@@ -93,7 +93,7 @@ class Recall(Calls):
         """Return the messages behind a reference. Raise NotFound if there are none.
 
         With `shared`, the shared log of the resource has precedence. With `alone`, a reference to a message returns only this
-        message, and not also its thread.
+        message. Otherwise it returns the whole thread, and the first page begins at the message.
         """
         check_ids(resource=resource)
         check_optional_ids(thread=thread)
@@ -116,7 +116,7 @@ class Recall(Calls):
         return (yield from _reading(resource, place, position, back=back, limit=limit))
 
     async def calls_before(self, resource: str, thread: str, seq: int) -> tuple[Message, ...]:
-        """Return the last messages before a number. The call of a result is usually among them."""
+        """Return the last messages before message number `seq`. The call of a result is usually among them."""
         check_ids(resource=resource, thread=thread)
         step = messages.before(resource=resource, thread=thread, before=seq, limit=_CALL_DISTANCE)
         return await self.engine.fetch(step, message_from_row)
@@ -172,7 +172,10 @@ def _known(resource: str, reference: str, thread: Row | None, *, shared: bool) -
 def _of_log(
     resource: str, handle: str, rows: Sequence[Row], thread: Row | None, *, shared: bool
 ) -> Script[Sequence[Row]]:
-    """Return the group with a handle in the log of the thread, or in the shared log. Without a thread, any log is possible."""
+    """Return the group with a handle from the log of the thread or the shared log, or from any log if `thread` is None.
+
+    If several logs have such a group, `shared` decides. Raise InputError if it cannot.
+    """
     meant = [row for row in rows if thread is None or row.log_thread in {0, thread.pk}]
     if len(meant) > 1:
         meant = [row for row in meant if (row.log_thread == 0) == shared]

@@ -38,7 +38,8 @@ _MOST_CHECKED = 4_096
 _MOST_READ = 512
 # Texts with more characters are checked for phrases in a worker thread.
 _LONG_CHARACTERS = 20_000
-# The hits that are checked for quoted phrases of a question, and the maximum messages of a page of neighbours.
+# This many of the best hits are checked for the quoted phrases of a question. The neighbours of a result are read in pages of up to
+# this many messages, or of `context` messages if that is more.
 _READ_AT_ONCE = 64
 # If other processes write all the time, the index is updated at most this many times before it is searched as it is.
 _MOST_TRIES = 4
@@ -140,7 +141,7 @@ def _mark(text: str, resource: str, wanted: SearchOptions) -> int:
 
 
 def _narrowed(query: Query, wanted: SearchOptions) -> Query | None:
-    """Return the query with the filters of the arguments. None if the filters of both exclude each other."""
+    """Return the query with the filters of the arguments. None if they contradict the filters in the query."""
     if wanted.thread is not None:
         if query.threads and wanted.thread not in query.threads:
             return None
@@ -166,7 +167,10 @@ async def _newest_first(store: "Store", resource: str, found: SearchHits, rows: 
 async def _favouring(
     store: "Store", resource: str, scored: Ranked, query: Query, redact: Redact
 ) -> tuple[Ranked, tuple[str, ...]]:
-    """Return the hits, with a bonus for those of the best that contain all quoted phrases, and the phrases that none contains."""
+    """Return the hits, and the quoted phrases that none of the best hits contains.
+
+    Hits among the best that contain all quoted phrases get a bonus.
+    """
     keys = [one.key for one in scored[:_READ_AT_ONCE]]
     rows = await store.searching.rows(resource, keys)
     texts = {key: _searched(key, row) for key, row in rows.items()}
@@ -228,7 +232,7 @@ async def _page(
         rows |= await store.searching.rows(resource, [key for key in keys if key not in known])
         for one in some:
             at += 1
-            # A hit without a row is skipped. It is an observation of a group that is not active yet.
+            # A hit without a row is skipped: an observation of a group that is not active yet, or an unwanted neighbour.
             if one.key in rows:
                 results.append(_result(one, rows[one.key], len(results) + start + 1, marker))
     if wanted.context:

@@ -20,7 +20,7 @@ def contains_phrases(text: str, phrases: Sequence[str]) -> bool:
     # Regular expressions are tried first, because splitting a text into words takes a hundred times as long.
     plain = folded(normal(text))
     if text.isascii():
-        # A phrase with two spaces contained a single accent between them, so an ASCII text cannot contain it.
+        # Two spaces in a row show that the phrase contained a single accent between them, so an ASCII text cannot contain it.
         return all("  " not in phrase and among_ascii(phrase).search(plain) for phrase in phrases)
     if not all(_roughly(phrase).search(plain) for phrase in phrases):
         return False
@@ -37,7 +37,7 @@ def among_ascii(phrase: str) -> re.Pattern[str]:
 
 @remembered(_REMEMBERED)
 def _roughly(phrase: str) -> re.Pattern[str]:
-    """Return a pattern for a phrase in folded text of any script. Where it does not match, the phrase does not occur."""
+    """Return a pattern for a phrase in folded text of any script. If the pattern does not match, the phrase does not occur."""
     words = phrase.split()
     # If a word begins with a punctuation mark, only the first word is searched. In a long row of punctuation marks the whole
     # pattern would be slow.
@@ -104,7 +104,7 @@ class Marker:
         return " ".join("".join(pieces).split())
 
     def place(self, text: str, length: int = _LENGTH) -> tuple[int, int] | None:
-        """Return the start of the first match and the end of the last match in the same part. None if there are no matches."""
+        """Return where the matches in the part that `both` returns begin and end. None if there are no matches."""
         start, hits = self._best(text, length)
         inside = [hit for hit in hits if hit[0] >= start and hit[1] <= start + length] or hits[:1]
         return (inside[0][0], inside[-1][1]) if inside else None

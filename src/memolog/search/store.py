@@ -37,16 +37,19 @@ _MOST_LOOKED_UP = 1_024
 _MOST_SCORED = 512
 _ALL_KEYS = LAST - 1
 _TERMS_A_QUERY = 16
-# The maximum words that match a word with *. It is higher for excluded words, because no hit may contain one.
+# The maximum words of the index that one word with * stands for. It is higher for an excluded word (`_MOST_UNWANTED`), because
+# no hit may contain any of them.
 _MOST_EXPANDED = 200
 _MOST_UNWANTED = 2_000
-# At most this many words that do not occur are searched as parts of other words, if they have at least this many characters.
+# A word that does not occur is searched as a part of other words, if it has at least `_SHORTEST_INSIDE` characters. This is done
+# for at most `_MOST_INSIDE` words of a query.
 _MOST_INSIDE = 8
 _SHORTEST_INSIDE = 3
-# If nothing is found, at most this many words are replaced by similar words, each by at most this many.
+# If nothing is found, at most `_MOST_LOOSELY` words of the query are replaced, each by at most `_MOST_ALIKE` similar words.
 _MOST_LOOSELY = 16
 _MOST_ALIKE = 8
-# The minimum share of common trigrams of similar words, and the minimum characters of a word that is a part of another one.
+# Similar words have at least the share `_ALIKE` of their trigrams in common. A word of at least `_SHORTEST_PART` characters is also
+# similar to a word of the query that contains it.
 _ALIKE = 0.5
 _SHORTEST_PART = 4
 # The weight of a whole path or identifier is higher than that of all its parts, because the parts occur in many texts.
@@ -86,7 +89,7 @@ class Searching(Calls):
     ) -> Script[SearchHits]:
         """Return all hits of a query, the best first. With `only_if_whole`, return no hits unless everything is indexed."""
         check_ids(resource=resource)
-        # This is read in the same transaction as the hits, so that it is true for them.
+        # Whether rows wait to be indexed is read in the same transaction as the hits, so that the answer is true for these hits.
         waiting = yield q.any_behind(resource=resource)
         if only_if_whole and any(waiting[0]):
             return SearchHits(is_whole=False)
@@ -169,7 +172,7 @@ def _without_names(query: Query, speakers: frozenset[str]) -> tuple[Wish, ...]:
 
 
 def _bounds(query: Query, threads: Sequence[int]) -> Bounds | None:
-    """Return the first and last key to search. If one thread is wanted, they are limited to it. None if no thread exists."""
+    """Return the first and last key to search, limited to the thread if the query names one. None if no named thread exists."""
     if query.threads and not threads:
         return None
     last = -1 if query.sources and not query.sources & _SAID else LAST
@@ -293,7 +296,7 @@ class Terms:
         return (yield from self._chosen(found, is_one=len(wishes) == 1))
 
     def reading_loosely(self, wishes: Sequence[Wish]) -> Script[tuple[list[Posting], tuple[str, ...]]]:
-        """Return the same for words that are similar to the words of the query. Words with * are ignored."""
+        """Return the same as `reading`, but for words that are similar to the words of the query. Words with * are ignored."""
         found: dict[str, _Listed] = {}
         plain = [wish for wish in wishes if wish.prefix is wish.inside is None]
         for wish in plain[:_MOST_LOOSELY]:
@@ -331,7 +334,7 @@ class Terms:
         wanted = sorted(grams(piece))
         if not wanted:
             return []
-        # A word that is a part of the wanted word has at least this many trigrams.
+        # A word that is a part of the wanted word has at least `least` trigrams.
         least = min(_SHORTEST_PART - 2, len(wanted))
         rows = yield q.words_sharing_grams(scope_pk=self._scope_pk, grams=wanted, count=least, limit=_MOST_EXPANDED)
         alike = {row.word: _likeness(piece, len(wanted), row.word, row.shared) for row in rows}

@@ -20,7 +20,7 @@ def fixed_text(name: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Return the text with whatever could open or close one of Memolog's tags escaped. All else stands as written.
+    """Return the text with each bracket escaped that could begin one of Memolog's tags. Other text does not change.
 
     Lone surrogates are replaced, because model providers refuse them.
     """
@@ -69,7 +69,7 @@ def unescape(text: str) -> str:
 
 
 def closed(text: str) -> str:
-    """Return a text without tags of Memolog. A text that is escaped already does not change."""
+    """Return a text cleaned and with the tags of Memolog escaped. Text that is escaped already is not escaped again."""
     return close_tags(clean(text))
 
 

@@ -1,6 +1,6 @@
 """Find identifiers, numbers, dates, times, quotations and names in a text, so that they can be searched in another text.
 
-The search takes linear time, because every pattern has a limit on its length. Also folds texts for comparison.
+The search takes linear time, because every pattern has a limit on its length. The module also folds texts for comparison.
 """
 
 import re

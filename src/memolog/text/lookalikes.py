@@ -1,7 +1,7 @@
 """Detect disguised text: invisible characters, look-alikes of Memolog's tags and of lines of the log, and misleading names.
 
-These functions are applied before text is escaped for a prompt or a context. Text that looks like a tag, a line or a speaker of
-Memolog is then escaped or marked as the original would be.
+Text from outside passes through these functions before it becomes part of a prompt or a context. They escape, mark or remove
+what imitates a tag of Memolog, a line of the log or the name of a role.
 """
 
 import re
@@ -32,19 +32,18 @@ TAGS: Final = word_set("""
 """)
 """The names of Memolog's tags, and the names of tags in the chat templates of models, such as the names of roles."""
 _BRACKETS: Final = f"<>{_OPENING}{_CLOSING}"
-# Signs that may stand before the name, hidden characters included, and the characters of a name. Symbols of Unicode count as
-# letters, because some look like one.
+# `_SIGNS` are signs and hidden characters that may stand between a bracket and the name of a tag. `_LETTER` is a character of a
+# name. Unicode symbols count as letters, because some look like a letter.
 _SIGNS: Final = rf"\x00-/:;=?@\[-`{{-\xa0\s｜／⁄∕⧸╱＼{_UNSEEN}\u200c\u200d\ufe00-\ufe0f\U000e0000-\U000e01ef"
 _LETTER: Final = rf"[^\t-\r\x1c-,./:-@\[-^`{{-~\s{_BRACKETS}／⁄∕⧸╱＼｜]"
-# A bracket or an entity for one, and ahead of it the signs, a namespace and the name. Only the bracket is consumed, because the
-# next one may follow immediately.
+# The patterns match an opening bracket (or an entity for one) that signs, an optional namespace and a name follow. Only the
+# bracket is consumed, because the next bracket may follow immediately.
 _BEFORE: Final = rf"(?=([{_SIGNS}]*+)(?:\w{{1,40}}:)?({_LETTER}*+))"
 _ENTITY: Final = rf"&((?:amp;)*+)(lt|#(?:{'|'.join(str(ord(one)) for one in _OPENING)}));"
 _OPENED: Final = re.compile(rf"(?:([<{_OPENING}])|{_ENTITY}){_BEFORE}")
 _ESCAPED: Final = re.compile(_ENTITY + _BEFORE)
 _END: Final = rf"(?:[>{_CLOSING}]|&(?:amp;)*(?:gt|#62|#x3e))"
-# What follows the name of an opening tag: nothing more in its line, a place where text was cut, the closing bracket, or
-# attributes.
+# What may follow the name in an opening tag: a bracket, the end of the line, an ellipsis (where text was cut), or attributes.
 _CLOSED: Final = re.compile(
     rf"[^\w{_BRACKETS}]{{0,40}}?(?:{_END}|[<{_OPENING}])|[^\S\n]{{0,40}}(?:\n|\Z|…)|\s[^{_BRACKETS}]{{0,400}}?{_END}"
     rf"|\s[\s{_UNSEEN}]{{0,40}}[\w:.{_UNSEEN}\u200c\u200d-]{{1,80}}\s{{0,9}}(?:=(?!=)|…)",
@@ -77,7 +76,7 @@ def _plain(text: str) -> str:
 
 
 def in_latin_letters(text: str) -> str:
-    """Return a text in lower case with look-alikes replaced by Latin letters."""
+    """Return a text with look-alikes replaced by Latin letters. Capital letters are not replaced, so pass text in lower case."""
     return text.translate(_LETTERS)
 
 
@@ -96,7 +95,7 @@ def _is_tag_name(name: str) -> bool:
 def _looks_like_tag(name: str) -> bool:
     if name.isascii() or len(name) > _LONGEST_NAME:
         return name in TAGS
-    # In a name with Latin letters, another letter may look like any of them.
+    # If a part of the name is ASCII, each of its other letters may stand for any letter of a tag.
     return any(char.isascii() for char in name) and any(
         len(tag) == len(name) and all(a == b or not a.isascii() for a, b in zip(name, tag, strict=True)) for tag in TAGS
     )
@@ -124,10 +123,10 @@ def _opens_tag(hit: re.Match[str]) -> bool:
 
 
 def escape_tags(text: str) -> str:
-    """Return the text with an entity in place of each bracket that could open or close a tag: `&lt;/message>`.
+    """Return the text with an entity in place of the first bracket of each opening or closing tag: `&lt;/message>`.
 
     The tags are those of Memolog and of chat templates, and their look-alikes. An entity that is already in such a place gets
-    `&amp;`, so that `unescape_tags` returns the original. All else stands as written: `a < b && c`, `<div>`, `《红楼梦》`.
+    `&amp;`, so that `unescape_tags` returns the original. All other text is unchanged: `a < b && c`, `<div>`, `《红楼梦》`.
     """
 
     def swap(hit: re.Match[str]) -> str:
@@ -139,7 +138,7 @@ def escape_tags(text: str) -> str:
 
 
 def close_tags(text: str) -> str:
-    """Return the text with brackets escaped as by `escape_tags`. A text that is escaped already does not change."""
+    """Escape brackets as `escape_tags` does, but leave entities unchanged. So a text that is escaped already does not change."""
     return _OPENED.sub(lambda hit: _entity(hit[1]) if hit[1] and _opens_tag(hit) else hit[0], text)
 
 
@@ -180,7 +179,7 @@ def _imitates(line: str) -> bool:
 
 
 def quoted(text: str) -> str:
-    """Return the text with a quotation mark before each line that imitates a line of the log or the header of a message."""
+    """Return the text with the mark `› ` before each line that imitates a line of the log or the header of a message."""
     return "\n".join(f"{_QUOTE}{line}" if _imitates(line) else line for line in text.split("\n"))
 
 
@@ -193,14 +192,14 @@ _IDENTIFIER: Final = re.compile(r"[\w.:/@+-]+")
 # Characters that could end a name, or could make a name look like a header or a remark of Memolog.
 _NOT_IN_LABELS: Final = re.compile(r"[^\w\s.,'’/@+~%=!?·-]+|_{3,}")
 _SPACES: Final = re.compile(r"\s+")
-# Only this multiple of the length of a label is read from a longer name.
+# Only the first `_SCANNED * most` characters of a name are read for a label of at most `most` characters.
 _SCANNED: Final = 8
 
 
 def label(name: str, most: int = 60) -> str:
     """Return the name of a speaker, a tool or a file in at most `most` characters, for use beside the name of a role.
 
-    Line breaks, brackets, double quotation marks, colons and hidden characters are removed.
+    Hidden characters are removed. Line breaks, brackets, double quotation marks and colons become spaces.
     """
     text = _NOT_IN_LABELS.sub(" ", _JOINERS.sub("", visible(name[: _SCANNED * most])))
     text = _SPACES.sub(" ", text).strip(" ,")
@@ -210,7 +209,7 @@ def label(name: str, most: int = 60) -> str:
 def quoted_label(name: str, most: int = 60, *, is_tool: bool = False) -> str:
     """Return the `label` of a name in quotation marks, or an empty string if the label is empty.
 
-    The name of a tool has no quotation marks if it is a plain identifier and not the name of a role.
+    With `is_tool`, a plain identifier has no quotation marks, unless it is the name of a role.
     """
     text = label(name, most)
     if is_tool and _IDENTIFIER.fullmatch(text) and _plain(text) not in _ROLES:

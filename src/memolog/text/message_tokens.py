@@ -166,8 +166,8 @@ def count_large_files(parts: Iterable[Part], counter: TokenCounter) -> int:
 def file_shares(messages: Iterable[Message], counted: int, reported: float) -> dict[int, int]:
     """Return the tokens of the large files whose tokens are not reported yet, by the sequence number of their message.
 
-    `counted` and `reported` are the tokens of a whole request with these messages. The files get the reported tokens that the
-    rest of the request does not have, in proportion to their estimates.
+    `counted` and `reported` are the tokens of a whole request with these messages. The tokens of the rest of the request are
+    subtracted from `reported`, and the files share the remainder in proportion to their estimates.
     """
     files = tuple(messages)
     new = {message.seq: message.file_tokens for message in files if not message.is_file_reported}

@@ -280,7 +280,7 @@ def _tables() -> tuple[_Patterns, _Patterns, list[tuple[str, str, re.Pattern[str
 
 _BY_BEGINNING, _KEYS_BY_WORD, _KEYS_BY_SIGNS = _tables()
 KEY_WORDS: Final = frozenset(_KEYS_BY_WORD)
-"""Words in lower case. A text that contains one of them may contain a key of the second table."""
+"""Words in lower case. A text that contains one of them may contain a key whose format is found by this word."""
 
 
 def lower_words(data: bytes) -> list[bytes]:

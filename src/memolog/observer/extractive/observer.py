@@ -1,8 +1,8 @@
 """The embedded observer: turn messages into dated observations that cite the messages.
 
-A statement of the user is followed by the answers and tool calls beneath it. `utterances` selects the sentences, and `tool_calls`
-writes the lines about tools. The current task is the last open request of the user. The title comes from the first sentence of a
-user that has a subject.
+Lines about answers and tool calls are nested under the line of the user that they follow. `utterances` selects the sentences, and
+`tool_calls` writes the lines about tools. The current task is the last open request of the user. The title comes from the first
+sentence of a user that has a subject.
 """
 
 import re
@@ -372,7 +372,8 @@ def _first_sentence(text: str) -> str:
 def _chosen(text: str, talk: _Conversation) -> list[tuple[int, str]]:
     """Return a text for each item of the assistant's last lists that a user chooses by number or description.
 
-    Each text comes with the number of the message that contains the list.
+    Each text comes with the number of the message that contains the list. If a description fits several items, one text contains
+    all of them.
     """
     if not any(character.isdecimal() for character in text) and not _MAY_CHOOSE.search(text):
         return []
@@ -494,7 +495,7 @@ def _attached(source: _Source) -> Iterator[Line]:
 
 _MAX_TASK: Final = 300  # characters
 _MAX_TITLE: Final = 48  # characters
-# A title needs this many content words or this many characters.
+# A title needs at least `_MIN_TITLE_WORDS` content words or at least `_MIN_TITLE` characters.
 _MIN_TITLE_WORDS: Final = 2
 _MIN_TITLE: Final = 12
 _SCANNED: Final = 20_000  # characters of a message that are read

@@ -52,7 +52,7 @@ _NEWEST: Final = 1.3
 _LEVELS: Final = (1.0, 0.8, 0.6, 0.4, 0.2)  # the target as a share of the size of the input, by level
 _HEAD_BONUS: Final = 3.0
 _FIRST_ITEMS: Final = 5
-# The result may always have this many characters, or this share of the input if that is less, even if the target is smaller.
+# The limit for the result is never smaller than `_FLOOR` characters, or than the share `_FLOOR_SHARE` of a short input.
 _FLOOR: Final = 1_650
 _FLOOR_SHARE: Final = 0.75
 _LINE: Final = 18  # the approximate number of characters of a line that are not in its text
@@ -108,7 +108,7 @@ class _Entry:
 
 
 def reflect(given: ReflectInput, counter: TokenCounter) -> ParsedReflection:
-    """Return the observations condensed to the target, as far as possible.
+    """Return the observations condensed to the target, or to a larger size if the target cannot be reached.
 
     User statements and finished work are kept even if they exceed the target. For an input that is not empty, the result is not
     empty and not larger than the input. The function is deterministic.
@@ -210,9 +210,9 @@ def _items(place: int, listing: Listing, first: int) -> list[_Unit]:
 
 
 def _unique(entries: Sequence[_Entry]) -> list[_Entry]:
-    """Return the lines without those that only list omitted names (TRACES), and only the newest of several equal lines.
+    """Return the lines without repetition: of several equal lines only the newest, and lines about changed files joined.
 
-    Lines about changed files are joined.
+    Lines that only list omitted names (TRACES) are left out.
     """
     newest: dict[tuple[str, bool], _Entry] = {}
     for entry in entries:
@@ -327,7 +327,7 @@ def _refer(entries: Sequence[_Entry]) -> None:
 
 
 def _replace(older: _Entry, newer: _Entry, words: set[str]) -> None:
-    """Move the older line into the newer line if every sentence of the older line is replaced."""
+    """Move the older line into the newer line if every sentence of the older line is replaced and the older line is short."""
     if not all(words & _telling(one) and not one.endswith(("?", ":")) for one in older.sentences):
         return
     gone = _MEANING.sub("", " ".join(older.sentences)).rstrip(". ")

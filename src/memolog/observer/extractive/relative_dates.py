@@ -134,7 +134,7 @@ _CLAUSE: Final = re.compile(
     re.IGNORECASE,
 )
 _HALF_A_YEAR: Final = 183
-# A day that the words place in the future is nevertheless in the past if it was at most this many days ago (a missed deadline).
+# If the words say that a day is in the future, but it was at most this many days ago, it is read as past (a missed deadline).
 _LATE_DAYS: Final = 31
 # If the words do not show the tense, a day that was at most this many days ago is read as past, not as a day of the next year.
 _NEAR_DAYS: Final = 110
@@ -204,7 +204,7 @@ def _counted(number: str, unit: str, said: date, sign: int) -> tuple[date | None
         return _plain(said + timedelta(days=count * (_WEEK if kind == "week" else 1)))
     months = said.year * 12 + said.month - 1 + count * (12 if kind == "year" else 1)
     year, month = divmod(months, 12)
-    # There is no day, because the text gives only the month or the year.
+    # The result has no day, because the text gives only the month or the year.
     return None, str(date(year, 1, 1).year) if kind == "year" else date(year, month + 1, 1).isoformat()[:7]
 
 

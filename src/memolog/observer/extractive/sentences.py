@@ -1,7 +1,8 @@
 """Split text and Markdown into sentences, list items with topics, table rows and names defined in code, and weigh their words.
 
-Works for the common European languages and for scripts with their own full stops. In scripts without spaces, pairs of
-characters are used as words. Also chooses the pieces to keep within a budget, and writes and reads observations that list items.
+The rules work for the common European languages and for scripts with their own full stops. In scripts without spaces, pairs of
+characters are used as words. The module also chooses the pieces to keep within a budget, and writes and reads observations that
+list items.
 """
 
 import heapq
@@ -35,7 +36,7 @@ def words_of(text: str) -> list[str]:
 
 
 def is_name(word: str) -> bool:
-    """Return whether a word is a name, a number or an identifier. The word must not be the first of a sentence."""
+    """Return whether a word is a name, a number or an identifier. The first word of a sentence looks like a name too."""
     return word != word.lower() or bool(_IDENTIFIER.search(word))
 
 
@@ -56,7 +57,11 @@ def identifiers_of(text: str) -> list[str]:
 
 
 def weights_of(text: str, *, is_head: bool = False) -> dict[str, float]:
-    """Return the content words of a text in lower case, with their weights. A list head (`is_head`) is not a sentence."""
+    """Return the content words of a text in lower case, with their weights.
+
+    A capital letter marks a name. The first word of a sentence has one anyway, but the first word of a list head (`is_head`) does
+    not.
+    """
     if not text.isascii() and _UNSPACED.search(text):
         return _pairs(text)
     weights: dict[str, float] = {}
@@ -198,7 +203,7 @@ _NEAR: Final = 40
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a text without line ends."""
+    """Return the sentences of a text that has no line ends."""
     found: list[str] = []
     start = 0
     for hit in _END.finditer(text):
@@ -436,7 +441,7 @@ class _List:
     is_numbered: bool
     size: int = 0
     item: int = -1
-    """The index of the piece that is the head of its last item."""
+    """The index of the piece that is the head of the last item of this list."""
 
 
 @dataclass(slots=True)

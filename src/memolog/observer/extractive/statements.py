@@ -1,7 +1,7 @@
 """Classify sentences as statement, question, request or filler, and find confirmations, agreements, decisions and preferences.
 
-Also finds the listed items that a user chooses and the proposals of an assistant. The tables have common words of several
-European languages. A sentence without any of these words is a statement.
+The module also finds the listed items that a user chooses and the proposals of an assistant. The tables have common words of
+several European languages. A sentence without any of these words is a statement.
 """
 
 import re
@@ -311,7 +311,8 @@ _OPENER: Final = re.compile(
     re.IGNORECASE,
 )
 
-# Maximum lengths: in characters of filler and of a "yes" or "no", in words and in characters of an acknowledgement.
+# Maximum characters of filler and of a "yes" or "no", and maximum words of an acknowledgement, or characters in a script without
+# spaces.
 _MAX_FILLER: Final = 120
 _MAX_ANSWER: Final = 80
 _HEARD_WORDS: Final = 3

@@ -164,7 +164,7 @@ def _tool_line(name: str, target: Summary, outcome: Summary, number: int, cites:
 
 
 def _called(name: str, target: str) -> str:
-    """Return the beginning of a line: a verb for a common tool, or else "called" and the name of the tool, and the target."""
+    """Return the beginning of a line: the verb for a common tool (else "called" and the name of the tool), and the target."""
     called = f"called {quoted_label(name, _MAX_NAME, is_tool=True)}"
     if not target:
         return f"Assistant {called}"

@@ -1,8 +1,8 @@
 """Choose which sentences and list items of a span of messages are kept, within a size limit.
 
 Statements of users are kept word by word. Of the assistant's answers, the first parts ("heads") of list items and the sentences
-with names and numbers are preferred. Sentences that the log has already are not kept, unless a later statement may have changed
-the matter.
+with names and numbers are preferred. A sentence that the log has already is not kept again. The exception is a sentence of a
+user that is followed in the log by another statement of a user, which may have changed the matter.
 """
 
 import re
@@ -62,26 +62,27 @@ class _Offer(NamedTuple):
     is_ask: bool = False
 
 
-# Of a long conversation, one in 6.6 characters is kept, or one in 4.87 if list heads and questions with a name need more.
+# The limit for a long conversation is its number of characters divided by `_RATIO`. For list heads and questions with a name,
+# which are chosen first, the number is divided by `_HEADS_RATIO`.
 _RATIO: Final = 6.6
 _HEADS_RATIO: Final = 4.87
-# If that is less than `_FLOOR` characters, up to `_FLOOR` characters are kept, but not more than half of the conversation plus
-# the `room` of `kept_of`. `_TINY`, `_TINY_TALK` and `_MOST_DONE` can raise the limit.
+# The limit is at least the smaller of two numbers: `_FLOOR`, and half of the conversation plus the `room` of `kept_of`.
+# `_TINY`, `_TINY_TALK` and `_MOST_DONE` can raise the limit further.
 _FLOOR: Final = 1_750
 _HALF: Final = 0.5
 # Numbers of characters.
-_TINY: Final = 400  # the limit is at least this, unless the conversation is tiny
+_TINY: Final = 400  # the limit is at least this, or about twice the length of a shorter conversation
 _SMALL: Final = 1_200  # statements of users are left out only if together they are longer than this
-_TINY_TALK: Final = 1_000  # up to this length of the conversation, there is room for the share `_TOLD` of the answers
+_TINY_TALK: Final = 1_000  # in a conversation of at most this length, the share `_TOLD` of the answers can be kept
 _TOLD: Final = 0.25
 _SHORT_MESSAGE: Final = 300  # all statements of a message of at most this length are kept
-# A longer message of a user counts as pasted text. Statements of this length in total are kept of it, plus the share `_USER_REST`
-# of its further characters.
+# A message of a user with more than `_USER_WHOLE` characters counts as pasted text. Its statements are kept up to a limit:
+# `_USER_WHOLE` characters, plus the share `_USER_REST` of the further characters of the message.
 _USER_WHOLE: Final = 1_200
 _USER_REST: Final = 0.12
 _SHORT_ANSWER: Final = 160  # an answer of at most this length is short already, so its sentences are preferred
 _REPEATED: Final = 24  # a shorter text is kept even if the log has it
-_LONGEST: Final = 480  # the maximum of a sentence
+_LONGEST: Final = 480  # a longer sentence is cut
 _LONGEST_WORD: Final = 200
 # Approximate overhead in characters of each group of observations, of each line, and of each list, in addition to their text.
 _FRAME: Final = 60
@@ -135,10 +136,10 @@ _MODES: Final = {mode: re.compile(rf"\b(?:{words})", re.IGNORECASE) for mode, wo
 
 
 def kept_of(utterances: Sequence[Utterance], previous: str, mode: Mode, room: float) -> dict[int, Kept]:
-    """Return the sentences and pieces that are kept of each message. `previous` is the log, whose sentences are not kept again.
+    """Return the sentences and pieces that are kept of each message, by message number. `previous` is the text of the log.
 
-    `room` is added to the limit. It is half the characters of tool calls and results, minus the characters of the lines about
-    them, and negative if these lines are longer.
+    `room` is the number of characters by which tool calls raise the limit (see `_FLOOR`): half the characters of tool calls and
+    results, minus the characters of the lines about them. A negative `room` lowers the limit.
     """
     total = sum(len(utterance.text) for utterance in utterances)
     kept = {utterance.number: Kept() for utterance in utterances}
@@ -155,7 +156,7 @@ def kept_of(utterances: Sequence[Utterance], previous: str, mode: Mode, room: fl
         least = max(
             least, spent + sum(len(utterance.text) for utterance in utterances if not utterance.is_user) * _TOLD
         )
-    # Reports of finished work are kept however long the statements of users are.
+    # Leave room for reports of finished work, even if the statements of users are long.
     told = (offer for offer in offers if not offer.is_ask and offer.piece.kind == "sentence")
     done = sum(offer.candidate.cost + _LINE for offer in told if _DONE.match(offer.piece.text))
     least = max(least, spent + min(done, total * _MOST_DONE))
@@ -210,11 +211,12 @@ def _read(utterance: Utterance, previous: str) -> list[_Sentence]:
 def _keep_statements(
     utterances: Sequence[Utterance], kept: dict[int, Kept], read: Mapping[int, Sequence[_Sentence]], limit: float
 ) -> tuple[float, set[str]]:
-    """Keep the statements of users. Return the number of characters that they take, and their words."""
+    """Store the statements of users in `kept`. Return the number of characters that they take, and their words."""
     said = [one for utterance in utterances if utterance.is_user for one in _statements(utterance, read)]
     lines = Counter(one.number for one in said)
     size = _FRAME + sum(len(one.text) + 1 for one in said) + _LINE * len(lines)
-    # Above the limit, the least important and longest statements are left out first. Those of short messages are always kept.
+    # If the statements are longer than the limit, the least important and longest are left out first. All statements of short
+    # messages are kept.
     long = {utterance.number for utterance in utterances if len(utterance.text) > _SHORT_MESSAGE}
     omitted: set[_Sentence] = set()
     for one in sorted((one for one in said if one.number in long), key=lambda one: (one.weight(), -len(one.text))):
@@ -232,7 +234,7 @@ def _keep_statements(
 
 
 def _statements(utterance: Utterance, read: Mapping[int, Sequence[_Sentence]]) -> list[_Sentence]:
-    """Return all statements of a message if they fit into its limit, otherwise the most important ones."""
+    """Return all statements of a message if they fit the limit for its length, otherwise the most important ones."""
     found = [one for one in read[utterance.number] if one.act == "statement"]
     room = _USER_WHOLE + max(0, len(utterance.text) - _USER_WHOLE) * _USER_REST
     if sum(len(one.text) + 1 for one in found) <= room:
@@ -278,7 +280,7 @@ def _is_fresh(text: str, previous: str) -> bool:
 
 
 def _user_offers(utterance: Utterance, kept: Kept, read: Sequence[_Sentence]) -> Iterator[_Offer]:
-    """Yield the questions and requests of a message, and the statements of a pasted text that are not kept yet."""
+    """Yield the questions and requests of a user's message, and for pasted text also the statements that are not kept yet."""
     is_pasted = len(utterance.text) > _USER_WHOLE
     for number, order, text, act in read:
         if order in kept.said:
@@ -338,9 +340,9 @@ _NEXT_ROOT: Final = re.compile(r"\n(?! )")
 
 
 def _add_questions(kept: dict[int, Kept], utterances: Sequence[Utterance], previous: str) -> None:
-    """Add the questions that the log has already, because their new answers are hard to understand without them.
+    """Keep a question again although the log has it, because its new answer is hard to understand without the question.
 
-    If the log already has all words of the new answer to a question, the new answer is not kept and the question is not added.
+    If the log already has all words of the new answer, neither the answer nor the question is kept.
     """
     for place, utterance in enumerate(utterances):
         if not utterance.is_user:
