@@ -414,3 +414,32 @@ async def test_facts_remembered_at_the_same_time_are_all_kept() -> None:
         document = await here.memory.resource("alice").working_memory().read()
         assert document is not None
         assert all(f"- Fact number {number} [" in document.current.text for number in range(12))
+
+
+@pytest.mark.parametrize("scope", ["all", "thread"])
+async def test_a_fact_is_found_by_search(scope: str) -> None:
+    """What update_context and remember save is found by its words, page by page, and gone when it is removed."""
+    async with world() as here:
+        saved = {"action": "update_context", "section": "Decisions", "text": "- Use pnpm workspaces", "scope": scope}
+        assert (await here.tools.call("memory-search", saved))["success"]
+        said = {"action": "remember", "text": "Deployments run on Fridays", "scope": scope}
+        assert (await here.tools.call("memory-search", said))["success"]
+        for query, words in (("pnpm", "«pnpm» workspaces"), ("when do deployments run?", "Fridays"), ("pnp*", "pnpm")):
+            found = await here.tools.call("memory-search", {"action": "search", "query": query})
+            hit = found["results"][0]
+            assert (hit["source"], hit["id"]) == ("working-memory", "working-memory")
+            assert words in hit["text"]
+        only = {"action": "search", "query": "pnpm", "sources": ["raw"]}
+        assert (await here.tools.call("memory-search", only))["results"] == []
+        both = {"action": "search", "query": "pnpm OR LoginSchema", "limit": 1}
+        pages = await through(here.tools, "memory-search", both)
+        sources = [hit["source"] for page in pages for hit in page["results"]]
+        assert sources.count("working-memory") <= 1
+        recalled = await here.tools.call("memory-search", {"action": "recall", "target": hit["id"]})
+        assert "pnpm workspaces" in json.dumps(recalled)
+        gone = saved | {"mode": "remove", "text": ""}
+        assert (await here.tools.call("memory-search", gone))["success"]
+        after = await here.tools.call("memory-search", {"action": "search", "query": "pnpm workspaces"})
+        assert "working-memory" not in [hit["source"] for hit in after["results"]]
+        stranger = here.memory.resource("mallory").tools()
+        assert (await stranger.call("memory-search", {"action": "search", "query": "Fridays"}))["results"] == []
