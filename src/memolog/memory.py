@@ -88,6 +88,11 @@ class Tools(Protocol):
         ...
 
     @property
+    def session(self) -> str:
+        """Return the session for which tasks are claimed: the given one, the thread, or a new id."""
+        ...
+
+    @property
     def guidance(self) -> str:
         """Return a text for the system prompt that explains how to use the tools."""
         ...
@@ -723,8 +728,14 @@ class Resource(_Handle):
         and perform only actions that read.
         """
         # Imported at the first use, because it imports this module, and a library that is slow to import.
+        holder = session or thread
         made: Tools = import_module("memolog.tools.toolset").Toolset(
-            self._memory, self.id, thread=thread, session=session, read_only=read_only
+            self._memory,
+            self.id,
+            session=holder or self._connection.new_id(),
+            thread=thread,
+            who=holder or "agent",
+            read_only=read_only,
         )
         return made
 

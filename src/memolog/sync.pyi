@@ -293,6 +293,9 @@ class SyncTools:
     def names(self) -> tuple[str, ...]:
         """Return the names of the tools."""
     @property
+    def session(self) -> str:
+        """Return the session for which tasks are claimed: the given one, the thread, or a new id."""
+    @property
     def guidance(self) -> str:
         """Return a text for the system prompt that explains how to use the tools."""
     def definitions(self, form: Form = "openai") -> list[Any]:
@@ -582,10 +585,11 @@ class SyncResource:
         """
     def working_memory(self, *, thread: str | None = None) -> SyncWorkingMemory:
         """Return the working memory of this resource, or of one of its threads."""
-    def tools(self, *, thread: str | None = None, session: str | None = None) -> SyncTools:
+    def tools(self, *, thread: str | None = None, session: str | None = None, read_only: bool = False) -> SyncTools:
         """Return the three tools for a model that works for this resource: definitions, guidance, and calls.
 
-        Tasks are claimed for `session`. A claimed task becomes the active task of `thread`.
+        Tasks are claimed for `session`. A claimed task becomes the active task of `thread`. With `read_only`, the tools offer
+        and perform only actions that read.
         """
     def edit_observation(self, observation: str, text: str, *, priority: Priority | None = None) -> Observation:
         """Correct an observation: retract it, and return a new observation with the new text and the same sources."""
@@ -632,14 +636,21 @@ class SyncResource:
 
         Without `thread`, the message is searched in all threads of the resource.
         """
-    def pack(self, *, thread: str | None = None, tokens: int = 4000, zone: str | None = None) -> Pack:
+    def pack(
+        self, *, thread: str | None = None, session: str | None = None, tokens: int = 4000, zone: str | None = None
+    ) -> Pack:
         """Return the most relevant memory as one text of at most `tokens` tokens, for an agent that begins to work.
 
-        `thread` is the conversation that the agent continues. It comes first, then the latest active threads. The text is empty
-        if nothing is stored.
+        `thread` is the conversation that the agent continues. It comes first, then the latest active threads. Tasks that
+        `session` (by default the thread) has claimed are shown as active. The text is empty if nothing is stored.
         """
-    def task_lines(self, *, thread: str | None = None, tokens: int = 600) -> tuple[str, ...]:
-        """Return the tasks in progress and the ready tasks as lines of at most `tokens` tokens. Tasks of `thread` come first."""
+    def task_lines(
+        self, *, thread: str | None = None, session: str | None = None, tokens: int = 600
+    ) -> tuple[str, ...]:
+        """Return the tasks in progress and the ready tasks as lines of at most `tokens` tokens.
+
+        The tasks that `session` (by default the thread) has claimed come first.
+        """
 
 class SyncMemory:
     """A Memory without `await`. Close it, or use it as `with SyncMemory(…) as memory`."""

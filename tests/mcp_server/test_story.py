@@ -14,6 +14,7 @@ from mcp_types import ResourceTemplateReference, TextContent
 from kit.talk import hold
 from mcp_server.doors import ERAS, call, connected, made, over_http, web, without_wire
 from memolog import FilePart, Memory, UserMessage, __version__
+from memolog.apps.mcp import Served, build_server
 from memolog.text.tokens import HeuristicCounter, SplintrCounter
 from memolog.tools.definitions import definition
 from tools.world import world
@@ -106,6 +107,32 @@ async def _tools(client: Client) -> None:
     assert "z.string().email()" in json.dumps(recalled)
     refused = await call(client, "task-mutate", action="claim", task="T-2")
     assert "T-1" in refused["error"]
+
+
+async def test_actions_and_the_task_in_hand_without_a_thread(tmp_path: Path) -> None:
+    """The definitions of MCP are those of every adapter: a wrong action writes nothing, and a hand-over names what is claimed."""
+    async with (
+        Memory(await made(tmp_path)) as memory,
+        Client(build_server(Served(memory=memory, resource="alice"))) as client,
+    ):
+        count = len((await memory.resource("alice").tasks().list()).items)
+        wrong = await call(client, "task-mutate", action="reopn", task="T-5")
+        assert "Did you mean reopen?" in wrong["error"]
+        assert (await call(client, "task-mutate", action="reopen", task="T-5"))["task"]["status"] == "open"
+        assert len((await memory.resource("alice").tasks().list()).items) == count
+        saved = await call(
+            client, "memory-search", action="remember", text="Deploys run on Fridays", source="README.md"
+        )
+        assert "[README.md, " in saved["remembered"]
+        assert (await call(client, "task-mutate", action="claim", task="T-4"))["success"]
+        over = (await client.get_prompt("hand-over", {})).messages[0].content
+        assert isinstance(over, TextContent)
+        assert "* active T-4" in over.text
+        pack = (await client.read_resource("memolog://context-pack")).contents[0]
+        assert "* active T-4" in pack.model_dump_json()
+        assert "Deploys run on Fridays" in pack.model_dump_json()
+        shown = await call(client, "task-query", action="show", task="current")
+        assert shown["task"]["handle"] == "T-4"
 
 
 async def _resources(client: Client) -> None:

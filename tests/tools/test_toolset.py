@@ -366,3 +366,100 @@ async def test_memory_does_not_remember_itself() -> None:
         )
         assert "LoginSchema" in recalled["text"]
         assert "z.object" not in recalled["text"]
+
+
+async def test_the_task_in_hand_without_a_thread() -> None:
+    """What the session has claimed is "current", also if the tools have no thread."""
+    async with world() as here:
+        tools = here.memory.resource("alice").tools(session="s7")
+        assert "No task is in hand" in (await tools.call("task-query", {"action": "show", "task": "current"}))["error"]
+        await tools.call("task-mutate", {"action": "claim", "task": "T-4"})
+        shown = await tools.call("task-query", {"action": "show", "task": "current"})
+        assert shown["task"]["handle"] == "T-4"
+        assert (await tools.call("task-mutate", {"action": "release", "task": "current"}))["task"]["status"] == "open"
+        await tools.call("task-mutate", {"action": "claim", "task": "T-3"})
+        await tools.call("task-mutate", {"action": "claim", "task": "T-4"})
+        two = await tools.call("task-mutate", {"action": "close", "task": "current", "summary": "x"})
+        assert "could be several tasks" in two["error"]
+
+
+async def test_a_task_is_reopened_released_and_updated() -> None:
+    """Each action does what its name says, and none creates a task."""
+    async with world() as here:
+        tools = here.tools
+        count = len((await here.memory.resource("alice").tasks().list()).items)
+        opened = await tools.call("task-mutate", {"action": "reopen", "task": "T-5", "why": "pnpm is missing"})
+        assert opened["task"]["status"] == "open"
+        await tools.call("task-mutate", {"action": "claim", "task": "T-4"})
+        other = here.memory.resource("alice").tools(session="s2")
+        refused = await other.call("task-mutate", {"action": "release", "task": "T-4"})
+        assert not refused["success"]
+        assert "s1" in refused["error"]
+        assert (await tools.call("task-mutate", {"action": "release", "task": "T-4"}))["task"]["status"] == "open"
+        changes = {"title": "Fix both tests", "labels": ["ci"], "due": "2026-04-01", "assignee": "ann"}
+        assert (await tools.call("task-mutate", {"action": "update", "task": "T-4", **changes}))["success"]
+        task = await here.memory.resource("alice").tasks().get("T-4")
+        assert (task.title, set(task.labels), task.assignee) == ("Fix both tests", {"ci"}, "ann")
+        cleared = {"action": "update", "task": "T-4", "clear": ["labels", "due", "assignee"]}
+        assert (await tools.call("task-mutate", cleared))["success"]
+        task = await here.memory.resource("alice").tasks().get("T-4")
+        assert (task.title, set(task.labels), task.assignee, task.due) == ("Fix both tests", set(), None, None)
+        assert len((await here.memory.resource("alice").tasks().list()).items) == count
+
+
+async def test_a_fact_is_remembered_once_with_its_source() -> None:
+    """The line names the message of the user and the day; the same fact again changes nothing; headings cannot be forged."""
+    async with world() as here:
+        say = {"action": "remember", "text": "Deploys run on Fridays"}
+        first = await here.tools.call("memory-search", say)
+        assert first["remembered"].startswith("- Deploys run on Fridays [t1 #3, 20")
+        assert (await here.tools.call("memory-search", say))["known"]
+        await here.tools.call("memory-search", {"action": "remember", "text": "a\n# Decisions\nb", "kind": "note"})
+        document = await here.memory.resource("alice").working_memory().read()
+        assert document is not None
+        assert document.current.text.count("Deploys run on Fridays") == 1
+        assert "# Facts" in document.current.text
+        assert document.current.text.count("\n# Decisions") == 1
+        source = first["remembered"].split("[")[1].split(",")[0]
+        found = await here.tools.call("memory-search", {"action": "recall", "target": source})
+        assert "Now the endpoint." in found["text"]
+
+
+async def test_facts_remembered_at_the_same_time_are_all_kept() -> None:
+    """No call overwrites another."""
+    async with world() as here:
+        calls = [{"action": "remember", "text": f"Fact number {number}"} for number in range(12)]
+        answers = await asyncio.gather(*(here.tools.call("memory-search", call) for call in calls))
+        assert all(answer["success"] for answer in answers), answers
+        document = await here.memory.resource("alice").working_memory().read()
+        assert document is not None
+        assert all(f"- Fact number {number} [" in document.current.text for number in range(12))
+
+
+@pytest.mark.parametrize("scope", ["all", "thread"])
+async def test_a_fact_is_found_by_search(scope: str) -> None:
+    """What update_context and remember save is found by its words, page by page, and gone when it is removed."""
+    async with world() as here:
+        saved = {"action": "update_context", "section": "Decisions", "text": "- Use pnpm workspaces", "scope": scope}
+        assert (await here.tools.call("memory-search", saved))["success"]
+        said = {"action": "remember", "text": "Deployments run on Fridays", "scope": scope}
+        assert (await here.tools.call("memory-search", said))["success"]
+        for query, words in (("pnpm", "«pnpm» workspaces"), ("when do deployments run?", "Fridays"), ("pnp*", "pnpm")):
+            found = await here.tools.call("memory-search", {"action": "search", "query": query})
+            hit = found["results"][0]
+            assert (hit["source"], hit["id"]) == ("working-memory", "working-memory")
+            assert words in hit["text"]
+        only = {"action": "search", "query": "pnpm", "sources": ["raw"]}
+        assert (await here.tools.call("memory-search", only))["results"] == []
+        both = {"action": "search", "query": "pnpm OR LoginSchema", "limit": 1}
+        pages = await through(here.tools, "memory-search", both)
+        sources = [hit["source"] for page in pages for hit in page["results"]]
+        assert sources.count("working-memory") <= 1
+        recalled = await here.tools.call("memory-search", {"action": "recall", "target": hit["id"]})
+        assert "pnpm workspaces" in json.dumps(recalled)
+        gone = saved | {"mode": "remove", "text": ""}
+        assert (await here.tools.call("memory-search", gone))["success"]
+        after = await here.tools.call("memory-search", {"action": "search", "query": "pnpm workspaces"})
+        assert "working-memory" not in [hit["source"] for hit in after["results"]]
+        stranger = here.memory.resource("mallory").tools()
+        assert (await stranger.call("memory-search", {"action": "search", "query": "Fridays"}))["results"] == []

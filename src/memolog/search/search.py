@@ -19,6 +19,8 @@ from memolog.db.scope import check_id, check_limit, page_key
 from memolog.errors import InputError, StoreError, ThreadNotFound
 from memolog.search.analysis import Redact, text_of_parts, text_of_task
 from memolog.search.bm25 import is_task as is_task_key
+from memolog.search.facts import MOST_DOCUMENTS, Fact, facts_for
+from memolog.search.facts import SOURCE as FACT
 from memolog.search.query import Query, parse
 from memolog.search.rank import Ranked, Scored, best_of_threads, of_one_fact, statement_in
 from memolog.search.snippets import Marker, contains_phrases
@@ -82,16 +84,48 @@ async def search_memory(
     if wanted.by == "thread":
         scored = best_of_threads(scored, found.scored.threads)
     marker = Marker(found.terms, (*query.phrases, *query.named))
-    results, reached = await _page(store, resource, scored, start, marker, wanted, rows)
+    facts = await _facts(store, resource, query, wanted, found, redact)
+    lines = [_of_fact(one, place, marker) for place, one in enumerate(facts, start=1)]
+    # Lines of the working memory come first, because they hold now. Positions count them and then the hits.
+    shown = lines[start : start + wanted.limit]
+    rest = replace(wanted, limit=wanted.limit - len(shown))
+    results, reached = await _page(store, resource, scored, max(0, start - len(lines)), marker, rest, rows)
+    results = [*shown, *(replace(one, rank=one.rank + len(lines)) for one in results)]
+    reached = len(lines) + reached if start + len(shown) >= len(lines) else start + len(shown)
+    total = len(lines) + len(scored)
     return SearchAnswer(
         results=tuple(results),
-        total=len(scored),
-        next=f"{reached}.{_mark(text, resource, wanted)}" if reached < len(scored) else None,
+        total=total,
+        next=f"{reached}.{_mark(text, resource, wanted)}" if reached < total else None,
         terms=tuple(found.terms),
         rarity=found.terms,
         left_out=(*found.left_out, *unread),
         relaxed=relaxed if scored else (),
         behind=found.behind,
+    )
+
+
+async def _facts(
+    store: "Store", resource: str, query: Query, wanted: SearchOptions, found: SearchHits, redact: Redact
+) -> list[Fact]:
+    if wanted.by == "thread" or not query.wishes:
+        return []
+    documents = await store.working_memory.to_search(resource, limit=MOST_DOCUMENTS)
+    return facts_for(query, documents, found.terms, redact) if documents else []
+
+
+def _of_fact(fact: Fact, rank: int, marker: Marker) -> SearchResult:
+    snippet, exact = marker.both(fact.text)
+    return SearchResult(
+        id=FACT,
+        source=FACT,
+        rank=rank,
+        score=round(fact.score, 6),
+        content=fact.text,
+        snippet=snippet,
+        exact=exact,
+        at=fact.at,
+        thread=fact.thread,
     )
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Literal, TypeAlias, get_args
 from memolog.core.message import FilePart, Message, MessageState, Role
 from memolog.text.html import html_items
 
-Source: TypeAlias = Literal["raw", "compacted", "observation", "reflection", "task"]
+Source: TypeAlias = Literal["raw", "compacted", "observation", "reflection", "task", "working-memory"]
 SOURCES: Final[tuple[str, ...]] = get_args(Source)
 
 
@@ -18,7 +18,7 @@ class SearchResult:
 
     html_columns: ClassVar = ("rank", "source", "thread", "seq", "role", "at", "snippet")
     id: str
-    """The id of the message, the observation or the task."""
+    """The id of the message, the observation or the task. For a line of the working memory: `working-memory`."""
     source: Source
     rank: int
     """1 is the best."""

@@ -102,7 +102,7 @@ _IMPLIED_ACTIONS: Final = {
     "memory-search": {"query": "search", "target": "recall"},
 }
 """The fields that imply a reading action if none is named. An action that writes must be named."""
-_EMPTY: Final = ("", [], {}, False)
+_EMPTY: Final[tuple[object, ...]] = ("", [], {}, False)
 # The minimum similarity of a misspelt name to the name that is suggested.
 _NEAR: Final = 0.7
 

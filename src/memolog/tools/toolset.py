@@ -55,6 +55,7 @@ _NEAR: Final = 0.85
 _SHORTEST: Final = 4
 # The maximum tasks in an error message, and in a list of links.
 _FEW: Final = 5
+_MOST_HELD: Final = 200
 _MOST_REFS: Final = 15
 MOST_CHARACTERS: Final = 8_000
 """The maximum characters of an answer, about 2,000 tokens."""
@@ -85,14 +86,15 @@ class Toolset:
         memory: Memory,
         resource: str,
         *,
+        session: str,
         thread: str | None = None,
-        session: str | None = None,
+        who: str | None = None,
         read_only: bool = False,
     ) -> None:
         """Set the memory, resource, thread and session that the tools work with. With `read_only`, no action writes."""
         self.thread, self.session = thread, session
         self.is_read_only = read_only or memory.config.read_only
-        self.who = session or thread or "agent"
+        self.who = who or session
         """The author of changes in the histories."""
         self.memory, self.resource = memory, memory.resource(resource)
         self.tasks = self.resource.tasks(session=session, who=self.who, thread=thread)
@@ -167,6 +169,12 @@ async def _task_meant(tools: Toolset, name: str, *, is_exact: bool = True) -> Ta
             # A thread without messages does not exist yet.
             with suppress(ThreadNotFound):
                 current = (await tools.resource.thread(tools.thread).info()).active_task
+        else:
+            held = (await tools.tasks.list(status="in_progress", limit=_MOST_HELD)).items
+            mine = [task for task in held if task.session == tools.session]
+            if len(mine) > 1:
+                raise _several(plain, mine)
+            current = mine[0].id if mine else None
         if current is None:
             raise Misunderstood("No task is in hand here. Claim one first, or name it by its handle, such as T-12.")
         return await tools.tasks.get(current)

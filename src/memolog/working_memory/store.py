@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -60,6 +61,13 @@ class WorkingMemories(TimedCalls):
         thread_pk = yield from _thread_pk(resource, thread)
         rows = yield q.document(resource=resource, thread_pk=thread_pk)
         return _document(rows[0], resource, thread) if rows else None
+
+    @reads
+    def to_search(self, resource: str, *, limit: int) -> Script[tuple[tuple[str | None, str, datetime], ...]]:
+        """Return thread, present text and time of the document of a resource and of those of its threads, the newest first."""
+        check_ids(resource=resource)
+        rows = yield q.documents_to_search(resource=resource, limit=limit)
+        return tuple((row.thread, unpack(row.text) or "", from_micros(row.at)) for row in rows)
 
     async def change(
         self,

@@ -41,28 +41,36 @@ def instructions(*, is_read_only: bool = False) -> str:
     return f"{text}\n\n{_text('only_looking')}" if is_read_only else text
 
 
-async def prompt(served: Served, name: str, given: Mapping[str, str]) -> types.GetPromptResult:
-    """Return a prompt with its placeholders filled in. Raises NotFound for an unknown name."""
+async def prompt(
+    served: Served, name: str, given: Mapping[str, str], session: str | None = None
+) -> types.GetPromptResult:
+    """Return a prompt with its placeholders filled in. Raises NotFound for an unknown name.
+
+    `session` is the session of the client, whose claimed tasks are shown as active.
+    """
+    holder = session or served.tools.session
     if name == START:
-        text, description = await _start(served, given), "Start of a session."
+        text, description = await _start(served, given, holder), "Start of a session."
     elif name == HAND_OVER and not served.is_read_only:
-        text, description = await _hand_over(served, given), "Hand-over of a session."
+        text, description = await _hand_over(served, given, holder), "Hand-over of a session."
     else:
         raise NotFound(f"There is no prompt {name[:80]!r}.", then=f"Use {START}.")
     content = types.TextContent(type="text", text=wire_text(text))
     return types.GetPromptResult(description=description, messages=[types.PromptMessage(role="user", content=content)])
 
 
-async def _start(served: Served, given: Mapping[str, str]) -> str:
-    pack = await served.memory.resource(served.resource).pack(thread=served.thread, tokens=served.tokens)
+async def _start(served: Served, given: Mapping[str, str], session: str) -> str:
+    resource = served.memory.resource(served.resource)
+    pack = await resource.pack(thread=served.thread, session=session, tokens=served.tokens)
     goal = given.get("goal", "").strip()[:_LONGEST]
     end = _filled(_text("start_goal"), goal=goal) if goal else _text("start_no_goal")
     words = _text("start_to_look" if served.is_read_only else "start_of_session")
     return _filled(words, pack=pack.text or "(nothing yet)", goal=end)
 
 
-async def _hand_over(served: Served, given: Mapping[str, str]) -> str:
-    lines = await served.memory.resource(served.resource).task_lines(thread=served.thread, tokens=_TASK_TOKENS)
+async def _hand_over(served: Served, given: Mapping[str, str], session: str) -> str:
+    resource = served.memory.resource(served.resource)
+    lines = await resource.task_lines(thread=served.thread, session=session, tokens=_TASK_TOKENS)
     to = one_line(given.get("to", "")[:_LONGEST])
     tasks = "\n".join(f"* {one_line(line)}" for line in lines)
     return _filled(_text("hand_over"), tasks=tasks or "(none)", to=f": {to}" if to else "")

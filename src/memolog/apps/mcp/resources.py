@@ -142,15 +142,19 @@ async def _open_tasks(served: Served) -> "Sequence[Task]":
 # ---------------------------------------------------------------- reading
 
 
-async def read(served: Served, uri: str) -> types.TextResourceContents:
-    """Return the content of a resource. Raises NotFound for an unknown URI or task."""
+async def read(served: Served, uri: str, session: str | None = None) -> types.TextResourceContents:
+    """Return the content of a resource. Raises NotFound for an unknown URI or task.
+
+    `session` is the session of the client, whose claimed tasks the context pack shows as active.
+    """
     # Some clients append a slash to a URI without a path.
     place, media_type = uri.removesuffix("/"), _MARKDOWN
     name = unquote(place.removeprefix(TASK)).strip() if len(place) <= _LONGEST_URI else ""
     if place == LOG:
         text = await _log(served)
     elif place == PACK:
-        pack = await served.memory.resource(served.resource).pack(thread=served.thread, tokens=served.tokens)
+        resource = served.memory.resource(served.resource)
+        pack = await resource.pack(thread=served.thread, session=session or served.tools.session, tokens=served.tokens)
         text = pack.text or "Nothing is remembered yet."
     elif place == WORKING_MEMORY:
         text, media_type = await _working_memory(served)

@@ -136,8 +136,12 @@ class MemoryServer(Server[Any]):
     async def _list_templates(self, _: Context, __: object) -> types.ListResourceTemplatesResult:
         return types.ListResourceTemplatesResult(resource_templates=resources.templates())
 
-    async def _read_resource(self, _: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        return types.ReadResourceResult(contents=[await _guarded(resources.read(self.served, str(params.uri)))])
+    async def _read_resource(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        session = _session_of(context, self.served.session)
+        read = resources.read(self.served, str(params.uri), session)
+        return types.ReadResourceResult(contents=[await _guarded(read)])
 
     async def _subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         await _guarded(resources.read(self.served, str(params.uri)))
@@ -158,8 +162,9 @@ class MemoryServer(Server[Any]):
     async def _list_prompts(self, _: Context, __: object) -> types.ListPromptsResult:
         return types.ListPromptsResult(prompts=prompts.listed(is_read_only=self.served.is_read_only))
 
-    async def _get_prompt(self, _: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        return await _guarded(prompts.prompt(self.served, params.name, params.arguments or {}))
+    async def _get_prompt(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        session = _session_of(context, self.served.session)
+        return await _guarded(prompts.prompt(self.served, params.name, params.arguments or {}, session))
 
     async def _complete(self, _: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
         found: list[str] = []

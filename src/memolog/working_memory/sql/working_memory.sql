@@ -11,6 +11,15 @@ FROM working_memory d JOIN working_memory_versions v ON v.document_pk = d.pk AND
 WHERE d.resource = :resource AND COALESCE(d.thread_pk, 0) IN (0, :thread_pk)
 ORDER BY 1
 
+-- documents_to_search --
+-- The document of the resource, and those of its threads that were changed last.
+SELECT d.pk, t.id AS thread, v.text, v.at
+FROM working_memory d JOIN working_memory_versions v ON v.document_pk = d.pk AND v.version = d.version
+LEFT JOIN threads t ON t.pk = d.thread_pk
+WHERE d.resource = :resource
+ORDER BY CASE WHEN d.thread_pk IS NULL THEN 0 ELSE 1 END, v.at DESC, d.pk DESC
+LIMIT :limit
+
 -- present_versions --
 -- The versions at the beginning of a generation. In a shared log each thread may have its own document.
 SELECT COALESCE(thread_pk, 0) AS thread_pk, version FROM working_memory
