@@ -49,6 +49,7 @@ _CONTINUATION_ALIAS: Final = fixed_text("context/continuation_alias")
 _PASSED_ALONG: Final = fixed_text("context/passed_along")
 _USAGE: Final = fixed_text("context/usage").format(plans=fixed_text("context/usage_plans"))
 _USAGE_DONE: Final = fixed_text("context/usage").format(plans=fixed_text("context/usage_plans_done"))
+_USAGE_FACTS: Final = fixed_text("context/usage_facts")
 _USAGE_RESOURCE: Final = fixed_text("context/usage_resource")
 
 
@@ -128,11 +129,13 @@ def _prefix(view: View) -> Iterable[Block]:
         if group.text
     ]
     kept = working_memory_text(snapshot.facts.before) or ""
-    if groups or kept.strip():
+    if kept.strip():
+        yield _stable(view, "facts", _USAGE_FACTS)
+        yield _stable(view, "working-memory", element("working-memory", escape(kept)))
+    if groups:
+        # The log is explained only where there is one, and after the facts, so that its first group only appends text.
         usage = _USAGE_DONE if view.config.assume_done else _USAGE
         yield _stable(view, "usage", f"{usage}\n{_USAGE_RESOURCE}" if snapshot.scope == "resource" else usage)
-    if kept.strip():
-        yield _stable(view, "working-memory", element("working-memory", escape(kept)))
     yield from groups
 
 
