@@ -195,9 +195,15 @@ class SyncTasks:
         metadata: JsonObject | None = None,
         defer_until: datetime | Unchanged | None = ...,
         due: datetime | Unchanged | None = ...,
+        labels: Sequence[str] | None = None,
+        add_labels: Sequence[str] = (),
+        remove_labels: Sequence[str] = (),
         version: int | None = None,
     ) -> Task:
-        """Change the given fields. With `version`, raise TaskChanged if the task has changed since that version."""
+        """Change the given fields in one transaction. With `version`, raise TaskChanged if the task has changed since then.
+
+        `labels` replaces all labels. `add_labels` and `remove_labels` change only these.
+        """
     def defer(self, task: str, until: datetime | None) -> Task:
         """Defer a task, so that it is not ready until this time. None removes the time."""
     def due(self, task: str, when: datetime | None) -> Task:

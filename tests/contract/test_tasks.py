@@ -176,6 +176,23 @@ async def test_labels(store: Store) -> None:
     assert changes[-1].details == {"added": ["y", "z"], "removed": ["x"]}
 
 
+async def test_fields_and_labels_change_together(store: Store) -> None:
+    """One change of the version for both; if a label is refused, no field changes; the labels replace those of now."""
+    await create(store, "a", labels=["x", "y"])
+    edited = await tasks(store).edit("T-1", title="b", labels=["y", "z"], version=1)
+    assert (edited.title, edited.labels, edited.version) == ("b", {"y", "z"}, 2)
+    both = (await tasks(store).history("T-1")).items[-2:]
+    assert [change.what for change in both] == ["edited", "labelled"]
+    assert both[1].details == {"added": ["z"], "removed": ["x"]}
+    assert (await tasks(store).edit("T-1", title="b", labels=["z", "y"])).version == 2
+    for wrong in ({"labels": [""]}, {"add_labels": [""]}, {"labels": ["w"], "version": 1}):
+        with pytest.raises((InputError, TaskChanged)):
+            await tasks(store).edit("T-1", title="c", **wrong)
+    moved = await tasks(store).edit("T-1", priority=0, add_labels=["w", "y"], remove_labels=["z"])
+    assert (moved.title, moved.priority, moved.labels, moved.version) == ("b", 0, {"w", "y"}, 3)
+    assert (await tasks(store).edit("T-1", labels=[])).labels == frozenset()
+
+
 # ---------------------------------------------------------------- links
 
 

@@ -265,8 +265,7 @@ OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "tasks.create": lambda store: _tasks(store).create(
         "New", labels=["y"], blocked_by=("T-4",), blocks=("T-3",), discovered_from="T-1", created_from=("m2",)
     ),
-    "tasks.edit": lambda store: _tasks(store).edit("T-4", title="Changed", priority=0),
-    "tasks.label": lambda store: _tasks(store).label("T-1", add=["y"], remove=["x"]),
+    "tasks.edit": lambda store: _tasks(store).edit("T-1", title="Changed", priority=0, labels=["y"]),
     "task_links.link": lambda store: _tasks(store).link("T-2", "T-4"),
     "task_links.unlink": lambda store: _tasks(store).unlink("T-1", "T-2"),
     "task_claims.claim": lambda store: _tasks(store, "other").claim("T-4", thread="other", lease=60),

@@ -399,9 +399,11 @@ async def test_a_task_is_reopened_released_and_updated() -> None:
         assert "s1" in refused["error"]
         assert (await tools.call("task-mutate", {"action": "release", "task": "T-4"}))["task"]["status"] == "open"
         changes = {"title": "Fix both tests", "labels": ["ci"], "due": "2026-04-01", "assignee": "ann"}
+        before = await here.memory.resource("alice").tasks().get("T-4")
         assert (await tools.call("task-mutate", {"action": "update", "task": "T-4", **changes}))["success"]
         task = await here.memory.resource("alice").tasks().get("T-4")
         assert (task.title, set(task.labels), task.assignee) == ("Fix both tests", {"ci"}, "ann")
+        assert task.version == before.version + 1
         cleared = {"action": "update", "task": "T-4", "clear": ["labels", "due", "assignee"]}
         assert (await tools.call("task-mutate", cleared))["success"]
         task = await here.memory.resource("alice").tasks().get("T-4")

@@ -150,22 +150,30 @@ class TaskStore(TaskCalls):
         metadata: JsonObject | None = None,
         defer_until: datetime | Unchanged | None = UNCHANGED,
         due: datetime | Unchanged | None = UNCHANGED,
+        labels: Sequence[str] | None = None,
+        add_labels: Sequence[str] = (),
+        remove_labels: Sequence[str] = (),
         version: int | None = None,
     ) -> Script[Task]:
-        """Change the given fields. With `version`, raise TaskChanged if the task has changed since that version."""
+        """Change the given fields in one transaction. With `version`, raise TaskChanged if the task has changed since then.
+
+        `labels` replaces all labels. `add_labels` and `remove_labels` change only these.
+        """
         given = {"title": title, "description": description, "priority": priority, "type": type, "metadata": metadata}
         changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
         may_be_none = {"assignee": assignee, "defer_until": defer_until, "due": due}
         changes |= {name: value for name, value in may_be_none.items() if not isinstance(value, Unchanged)}
         _columns(changes)
         changes = self._cleaned(changes)
+        adding = self._clean_labels([*names_in(labels or ()), *names_in(add_labels)])
+        removing = list(map(_check_label, names_in(remove_labels)))
         now = self._now
         found = yield from finding(self.resource, task)
         yield task_queries.lock_task(task_pk=found.pk)
         old = yield from reading_task(found.pk)
         if version is not None and version != old.version:
             raise TaskChanged(found.handle, version, old.version)
-        if old.level > 0:
+        if old.level > 0 and changes:
             raise TaskMoveRefused(found.handle, "decayed", "edited", "Restore it first.")
         before = {name: getattr(old, name) for name in _CHECKS}
         after = {**before, **changes}
@@ -174,11 +182,21 @@ class TaskStore(TaskCalls):
             for name in changes
             if before[name] != after[name]
         }
-        if not edited:
-            return old
-        yield task_queries.update_task(task_pk=found.pk, now=now, **_columns(after))
-        yield change_step(found.pk, now, self._name, "edited", fields=edited)
-        return (yield from reading_task(found.pk))
+        if edited:
+            yield task_queries.update_task(task_pk=found.pk, now=now, **_columns(after))
+            yield change_step(found.pk, now, self._name, "edited", fields=edited)
+        new = [label for label in adding if label not in old.labels]
+        unwanted = {*removing, *(() if labels is None else old.labels)} - set(adding)
+        gone = sorted(unwanted & set(old.labels))
+        if new or gone:
+            for label in new:
+                yield task_queries.insert_label(task_pk=found.pk, label=label)
+            for label in gone:
+                yield task_queries.delete_label(task_pk=found.pk, label=label)
+            if not edited:
+                yield task_queries.touch(task_pk=found.pk, now=now)
+            yield change_step(found.pk, now, self._name, "labelled", added=new or None, removed=gone or None)
+        return (yield from reading_task(found.pk)) if edited or new or gone else old
 
     async def defer(self, task: str, until: datetime | None) -> Task:
         """Defer a task, so that it is not ready until this time. None removes the time."""
@@ -188,26 +206,9 @@ class TaskStore(TaskCalls):
         """Set the time at which a task is due. None removes it."""
         return await self.edit(task, due=when)
 
-    @writes("tasks.label")
-    def label(self, task: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Script[Task]:
+    async def label(self, task: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Task:
         """Add and remove labels."""
-        adding = self._clean_labels(add)
-        removing = sorted(set(map(_check_label, names_in(remove))))
-        now = self._now
-        found = yield from finding(self.resource, task)
-        yield task_queries.lock_task(task_pk=found.pk)
-        old = yield from reading_task(found.pk)
-        new = [label for label in adding if label not in old.labels]
-        gone = [label for label in removing if label in old.labels and label not in adding]
-        if not new and not gone:
-            return old
-        for label in new:
-            yield task_queries.insert_label(task_pk=found.pk, label=label)
-        for label in gone:
-            yield task_queries.delete_label(task_pk=found.pk, label=label)
-        yield task_queries.touch(task_pk=found.pk, now=now)
-        yield change_step(found.pk, now, self._name, "labelled", added=new or None, removed=gone or None)
-        return (yield from reading_task(found.pk))
+        return await self.edit(task, add_labels=add, remove_labels=remove)
 
     def _cleaned(self, fields: dict[str, object]) -> dict[str, object]:
         """Remove secrets from the fields of a task, if redaction is on."""

@@ -383,13 +383,7 @@ async def _update(tools: Toolset, action: Update) -> dict[str, Any]:
     changes |= {name: [] if name == "labels" else "" if name == "description" else None for name in action.clear}
     if not changes:
         raise Misunderstood(f"Nothing to change is given. {shape_of('task-mutate', 'update')}")
-    task = await _task_meant(tools, action.task)
-    labels = changes.pop("labels", None)
-    if changes:
-        task = await tools.tasks.edit(task.id, **changes)
-    if labels is not None:
-        gone = [label for label in task.labels if label not in labels]
-        task = await tools.tasks.label(task.id, add=labels, remove=gone)
+    task = await tools.tasks.edit(await _task_id(tools, action.task), **changes)
     return {"task": {**_shown_task(task), **_given(description=_clip(task.description, 2_000))}}
 
 

@@ -317,9 +317,7 @@ async def edit(
         changes["defer_until"] = None if defer == "now" else moment_in(defer, now, ahead=True)
     if not changes and not label and not remove_label:
         raise InputError("No change was given.", then="See `memolog tasks edit --help`.")
-    changed = await tasks.edit(task, **changes) if changes else await tasks.get(task)
-    if label or remove_label:
-        changed = await tasks.label(task, add=label or (), remove=remove_label or ())
+    changed = await tasks.edit(task, **changes, add_labels=label or (), remove_labels=remove_label or ())
     return _task_answer(changed, f"Changed {changed.handle}.")
 
 
