@@ -224,8 +224,10 @@ async def test_the_log_as_a_file(tmp_path: Path, clock: FakeClock) -> None:
         await thread.observe()
         text = await thread.export_markdown(tmp_path / "log.md")
         assert (tmp_path / "log.md").read_text("utf-8") == text
-        with pytest.raises(FileExistsError):
+        with pytest.raises(InputError, match=r"log\.md exists already[^|]*overwrite=True"):
             await thread.export_markdown(tmp_path / "log.md")
+        with pytest.raises(InputError, match=r"cannot be written to [^|]*missing"):
+            await thread.export_markdown(tmp_path / "missing" / "log.md")
         await thread.export_markdown(tmp_path / "log.md", overwrite=True)
         with pytest.raises(InputError):
             await thread.export_markdown(database, overwrite=True)

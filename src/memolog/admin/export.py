@@ -4,12 +4,13 @@ The first line of an export is a header, and the last line contains the number o
 """
 
 import asyncio
+import contextlib
 import io
 import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, TypeAlias
@@ -41,10 +42,28 @@ async def write_text(connection: "Connection", target: "str | os.PathLike[str]",
     await _open(connection, target)
 
     def write() -> None:
-        with new_file(Path(target), overwrite=overwrite) as partial:
+        path = Path(target)
+        with _errors_of(path), new_file(path, overwrite=overwrite) as partial:
             partial.write_bytes(text.encode("utf-8", "replace"))
 
     await asyncio.to_thread(write)
+
+
+@contextlib.contextmanager
+def _errors_of(path: Path) -> Generator[None]:
+    """Raise InputError if a file cannot be written."""
+    try:
+        yield
+    except FileExistsError:
+        raise InputError(
+            f"{path} exists already.",
+            why="An export does not replace a file by default.",
+            then="Choose another file, or pass overwrite=True or --overwrite.",
+        ) from None
+    except OSError as error:
+        raise InputError(
+            f"The export cannot be written to {path}.", why=f"The system reports: {error}.", then="Choose another file."
+        ) from error
 
 
 async def _open(connection: "Connection", target: Target) -> "Store":
@@ -80,20 +99,8 @@ async def export(connection: "Connection", target: Target, resource: str | None,
                     target.write(line)
         return report
     path = Path(target)
-    try:
-        with new_file(path, overwrite=overwrite) as partial, partial.open("rb+") as file:
-            report = await _write(store, file, resources, now)
-    except FileExistsError:
-        raise InputError(
-            f"{path} exists already.",
-            why="An export does not replace a file by default.",
-            then="Choose another file, or pass overwrite=True or --overwrite.",
-        ) from None
-    except OSError as error:
-        raise InputError(
-            f"The export cannot be written to {path}.", why=f"The system reports: {error}.", then="Choose another file."
-        ) from error
-    return report
+    with _errors_of(path), new_file(path, overwrite=overwrite) as partial, partial.open("rb+") as file:
+        return await _write(store, file, resources, now)
 
 
 async def _write(store: "Store", file: IO[bytes], resources: tuple[str, ...], now: datetime) -> ExportReport:

@@ -67,11 +67,7 @@ async def _export_markdown(
     if file == "-":
         print(clean(await chosen.export_markdown()), end="")
         return Answer(data=None, is_printed=True)
-    try:
-        size = len((await chosen.export_markdown(file, overwrite=overwrite)).encode("utf-8", "replace"))
-    except OSError as error:
-        then = "Choose another file, or add --overwrite."
-        raise InputError(f"The log cannot be written: {error}.", then=then) from error
+    size = len((await chosen.export_markdown(file, overwrite=overwrite)).encode("utf-8", "replace"))
     data = {"file": file, "resource": owner, "thread": name, "bytes": size}
     return Answer(data=data, show=f"The log of {name} was written to {file} ({size:,} bytes).")
 
