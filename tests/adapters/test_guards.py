@@ -75,6 +75,40 @@ async def test_what_is_stopped_is_gone(address: str, text: str, side: str, guard
             assert text not in (await turn.prepare(UserMessage("again"))).render()
 
 
+ANSWER = {"choices": [{"message": {"role": "assistant", "content": "You said: hello"}}]}
+
+
+@pytest.mark.parametrize("answer", ["You said: hello", ANSWER, ANSWER["choices"][0]["message"]], ids=str)
+@pytest.mark.parametrize("question", ["hello", {"role": "user", "content": "hello"}], ids=str)
+async def test_a_guarded_turn_takes_what_a_turn_takes(question: Any, answer: Any) -> None:
+    """Guards get the text of a plain text, of a dict and of a whole response, and such an answer of the model is returned."""
+    seen: list[str] = []
+    watching = Guards(
+        input=[lambda checked: seen.append(checked.text)], output=[lambda checked: seen.append(checked.text)]
+    )
+
+    async def model(context: Context) -> Any:
+        del context
+        return answer
+
+    async with Memory(":memory:") as memory:
+        assert await watching.run(memory, "t1", "alice", question, model=model) == answer
+        async with watching.turn(memory, "t1", "alice") as turn:
+            await turn.prepare(question, ephemeral=UserMessage("be brief"))
+            await turn.record(answer)
+        expected = ["user: hello", "assistant: You said: hello"]
+        assert brief(await stored(memory, "alice", "t1")) == 2 * expected
+        assert seen == ["hello", "You said: hello", "hello\n\nbe brief", "You said: hello"]
+        with pytest.raises(GuardStopped):
+            await Guards(input=[no_codes]).run(memory, "t1", "alice", SECRET, model=model)
+        with pytest.raises(InputError):
+            await watching.run(memory, "t1", "alice", 7, model=model)  # pyright: ignore[reportArgumentType]
+        async with watching.turn(memory, "t1", "alice") as turn:
+            with pytest.raises(InputError):
+                await turn.record(7)  # pyright: ignore[reportArgumentType]
+        assert brief(await stored(memory, "alice", "t1")) == 2 * expected
+
+
 async def test_a_later_step_takes_the_earlier_ones_with_it() -> None:
     """In a tool loop the whole turn is withdrawn, with the messages recorded before the guard stopped it."""
     async with Memory(":memory:") as memory:

@@ -8,7 +8,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias, TypeVar, cast
 
 from memolog import Context
 from memolog.core.exact_json import json_texts
@@ -17,9 +17,11 @@ from memolog.core.run import Usage
 from memolog.errors import InputError, MemologError
 from memolog.memory import Memory
 from memolog.sync import SyncMemory, SyncTurn
-from memolog.turn import Turn
+from memolog.turn import Given, Turn, answers_in, messages_in
 
 __all__ = ["Checked", "Guard", "GuardStopped", "GuardedTurn", "Guards", "SyncGuardedTurn"]
+
+A = TypeVar("A", bound=Given)
 
 
 def check_memory(memory: object, *kinds: type[Memory | SyncMemory]) -> None:
@@ -130,10 +132,10 @@ class Guards:
         memory: Memory,
         thread: str,
         resource: str,
-        *messages: NewMessage,
-        model: Callable[[Context], Awaitable[NewMessage]],
+        *messages: Given,
+        model: Callable[[Context], Awaitable[A]],
         settings: Mapping[str, Any] | None = None,
-    ) -> NewMessage:
+    ) -> A:
         """Run a turn of one step and return the answer. Raise GuardStopped if a guard stops the turn."""
         async with self.turn(memory, thread, resource, settings=settings) as turn:
             context = await turn.prepare(*messages)
@@ -152,19 +154,24 @@ class GuardedTurn:
         self._context = Context()
 
     async def prepare(
-        self, *messages: NewMessage, ephemeral: Sequence[NewMessage] = (), model: str | None = None
+        self, *messages: Given, ephemeral: NewMessage | Sequence[NewMessage] = (), model: str | None = None
     ) -> Context:
-        """Save new messages, call the input guards and return the context for the model."""
-        self._context = await self._turn.prepare(*messages, ephemeral=ephemeral, model=model)
-        await self._check("input", (*messages, *ephemeral))
+        """Save new messages, call the input guards and return the context for the model. It takes what `Turn.prepare` takes."""
+        said = messages_in(messages)
+        self._context = await self._turn.prepare(*said, ephemeral=ephemeral, model=model)
+        await self._check("input", (*said, *([ephemeral] if isinstance(ephemeral, NewMessage) else ephemeral)))
         return self._context
 
     async def record(
-        self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
+        self, *messages: Given, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
     ) -> None:
-        """Call the output guards and save the answer of the model."""
-        await self._check("output", messages)
-        await self._turn.record(*messages, model=model, usage=usage, beside=beside)
+        """Call the output guards and save the answer of the model. It takes what `Turn.record` takes."""
+        said, reported = answers_in(messages)
+        # The turn refuses a value that is not a message.
+        if all(isinstance(message, NewMessage) for message in said):  # pyright: ignore[reportUnnecessaryIsInstance]
+            await self._check("output", said)
+        # What was checked is saved. A response without a message is passed on, so that the turn reports it.
+        await self._turn.record(*(said or messages), model=model, usage=usage or reported, beside=beside)
 
     async def discard(self) -> None:
         """Withdraw the messages that this turn saved, and end the turn."""
@@ -201,12 +208,14 @@ class SyncGuardedTurn:
         self.inner = GuardedTurn(turn.asynchronous, guards, on_threads=True)
         self._call = memory.run
 
-    def prepare(self, *messages: NewMessage, ephemeral: Sequence[NewMessage] = (), model: str | None = None) -> Context:
+    def prepare(
+        self, *messages: Given, ephemeral: NewMessage | Sequence[NewMessage] = (), model: str | None = None
+    ) -> Context:
         """Save new messages, call the input guards and return the context for the model."""
         return self._call(self.inner.prepare(*messages, ephemeral=ephemeral, model=model))
 
     def record(
-        self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
+        self, *messages: Given, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
     ) -> None:
         """Call the output guards and save the answer of the model."""
         self._call(self.inner.record(*messages, model=model, usage=usage, beside=beside))
