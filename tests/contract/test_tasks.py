@@ -185,7 +185,8 @@ async def test_fields_and_labels_change_together(store: Store) -> None:
     assert [change.what for change in both] == ["edited", "labelled"]
     assert both[1].details == {"added": ["z"], "removed": ["x"]}
     assert (await tasks(store).edit("T-1", title="b", labels=["z", "y"])).version == 2
-    for wrong in ({"labels": [""]}, {"add_labels": [""]}, {"labels": ["w"], "version": 1}):
+    refused: list[dict[str, Any]] = [{"labels": [""]}, {"add_labels": [""]}, {"labels": ["w"], "version": 1}]
+    for wrong in refused:
         with pytest.raises((InputError, TaskChanged)):
             await tasks(store).edit("T-1", title="c", **wrong)
     moved = await tasks(store).edit("T-1", priority=0, add_labels=["w", "y"], remove_labels=["z"])
