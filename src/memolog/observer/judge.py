@@ -134,8 +134,10 @@ class Voices:
     def echoes_tool(self, text: str, *, share: float, least: int = 1) -> bool:
         """Return whether the words of a text come from tools.
 
-        One of three conditions is enough. The text copies a tool (see `copies_tool`). At least `least` words come from tools, and
-        at most `share` times as many from users and models. At least two words come from tools, and none from users and models.
+        One of three conditions is enough:
+        - The text copies a tool (see `copies_tool`).
+        - At least `least` words come from tools, and at most `share` times as many from users and models.
+        - At least two words come from tools, and none from users and models.
         """
         if not self.returned:
             return False
@@ -245,8 +247,8 @@ _CHANCE_WORDS: Final = """
 _BY_CHANCE: Final = frozenset(_CHANCE_WORDS.split())
 LEAST_SHARE: Final = 0.3
 _LEAST_CLAUSE: Final = 3  # a clause with at least this many words counts as long
-# Kinds of mentions in a user's statement that must not come from a tool. Other kinds may come from the assistant, because a
-# model needs them to replace "it" in the user's words by a name.
+# A mention of one of these kinds that a tool returned must also occur in a user's words. A mention of another kind may occur in
+# the assistant's words instead, because a model needs it to replace "it" in the user's words by a name.
 _FOREIGN: Final[frozenset[Kind]] = frozenset({"url", "command", "flag", "quote", "name"})
 
 
@@ -388,7 +390,7 @@ def _may_be_users(task: str, voices: Voices) -> bool:
 
 Policy: TypeAlias = Literal["keep", "flag", "drop"]
 Readings: TypeAlias = Mapping[tuple[str, int], str]
-"""Texts of the embedded observer about users' messages, by thread and message number. They complete a "yes" with the question."""
+"""Texts of the embedded observer about users' messages, by thread and message number. The text of a "yes" has the question."""
 
 # A line with at least this many words that only tools returned can be an echo of a tool.
 _LEAST_ECHO: Final = 4
@@ -591,7 +593,7 @@ def _claims(observation: Observation, is_for_user: bool) -> bool:
 
 
 def _with_trust(observation: Observation, trust: Trust, voices: Voices | None) -> Observation:
-    """Return a line with `trust`. Pass `voices` to lower the trust of a line that cites a user but has other words."""
+    """Return a line with `trust`. Pass `voices` for a doubtful line: its trust is at most "assistant", or "tool" for an echo."""
     if voices is None:
         return replace(observation, trust=trust)
     is_of_tool = _is_echo(observation, voices) or voices.names_from_tool(observation.text)

@@ -261,7 +261,10 @@ class _ModelObserver:
         return replace(join_answers(answers[: end + 1]), last_seq=answers[end].last_seq)
 
     async def _observe_piece(self, given: ObserveInput, ask: Ask, first: int) -> Observed:
-        """Ask, ask again if the answer was cut off or is unusable by chance, and then ask for missing statements of users."""
+        """Ask about one piece, and then ask for statements of users that are missing in the answer.
+
+        The first question is asked twice if the answer was cut off, or is unusable because of a fault in `_PASSING`.
+        """
         prompt = observer_prompt(given, self._counter, first=first)
         parsed, said, reply = Parsed(), dict[str, str](), ModelReply(text="")
         before: Parsed | None = None

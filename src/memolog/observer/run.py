@@ -183,7 +183,7 @@ class _ClaimedRun:
     """The messages of other conversations in the same prompt."""
 
     def messages_of(self, answer: Observed) -> tuple[Message, ...]:
-        """Return the messages that an answer covers. If the answer was cut off, the other messages stay in the tail."""
+        """Return the messages that an answer covers. If the answer was cut off, a later run observes the other messages."""
         last = answer.last_seq
         return self.messages if last is None else tuple(message for message in self.messages if message.seq <= last)
 

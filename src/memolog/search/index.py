@@ -129,7 +129,7 @@ class _Changed:
     version: int
     first: int
     last: int
-    """All keys from `first` to `last` are keys of this row, because a key also contains the length of the text."""
+    """All keys from `first` to `last` are possible keys of this row, because a key also contains the length and the class."""
     document: _Document | None
     source: tuple[object, ...] = ()
     """The columns that were analysed, and the labels of a task. Empty for a message."""
