@@ -54,7 +54,7 @@ class Indexing:
             )
             if total is not None:
                 left = await self._count(resource)
-                report("rows of the index", max(0, total - left), max(total, left))
+                report("rows", max(0, total - left), max(total, left))
 
     async def _count(self, resource: str) -> int:
         """Return the number of rows that are not indexed yet."""

@@ -31,14 +31,16 @@ async def observe(
     """Observe all messages of a thread that the log does not cover yet, and wait for the result."""
     if everything:
         return await _observe_all(call)
-    with call.progress(f"observing {call.thread}", _LATER, messages=await _count_new([call.of_thread])):
+    with call.progress(f"observing {call.thread}", _LATER):
+        call.count_runs(await _count_new([call.of_thread]))
         return _status_answer(await call.of_thread.observe())
 
 
 async def _observe_all(call: Call) -> Answer:
     threads = await _all_threads(call)
     done: list[tuple[int, Status]] = []
-    with call.progress(f"observing {call.resource}", _LATER, messages=await _count_new(threads)):
+    with call.progress(f"observing {call.resource}", _LATER):
+        call.count_runs(await _count_new(threads))
         for thread in threads:
             before = (await thread.status()).cursor
             after = await thread.observe()
@@ -77,7 +79,8 @@ async def _count_new(threads: "Iterable[Thread]") -> int:
 @verb(app, writes=True, example="memolog buffer --thread atlas")
 async def buffer(call: Call) -> Answer:
     """Observe new messages, and buffer the observations until `activate` moves them into the log."""
-    with call.progress(f"buffering {call.thread}", _LATER, messages=await _count_new([call.of_thread])):
+    with call.progress(f"buffering {call.thread}", _LATER):
+        call.count_runs(await _count_new([call.of_thread]))
         await call.of_thread.buffer()
         await call.memory.settled()
         return _status_answer(await call.of_thread.status())
@@ -87,7 +90,8 @@ async def buffer(call: Call) -> Answer:
 async def sweep(call: Call) -> Answer:
     """Observe and buffer new messages of all threads. The next turn of a thread, or `activate`, moves them into its log."""
     await refuse_unknown(call.memory, call.resource)
-    with call.progress(f"sweeping {call.resource}", _LATER, messages=await _count_new(await _all_threads(call))):
+    with call.progress(f"sweeping {call.resource}", _LATER):
+        call.count_runs(await _count_new(await _all_threads(call)))
         touched = await call.of_resource.sweep()
         await call.memory.settled()
     words = f"Observed new messages of {counted(touched, 'thread')}." if touched else "All messages are observed."
@@ -100,7 +104,8 @@ async def finalize(
     compact: Annotated[bool, typer.Option("--compact", help="Also compact the messages.")] = False,
 ) -> Answer:
     """End a session: observe all messages that are not observed yet."""
-    with call.progress(f"finalizing {call.thread}", _LATER, messages=await _count_new([call.of_thread])):
+    with call.progress(f"finalizing {call.thread}", _LATER):
+        call.count_runs(await _count_new([call.of_thread]))
         return _status_answer(await call.of_thread.finalize(compact=compact))
 
 
