@@ -33,7 +33,14 @@ async def observe(
         return await _observe_all(call)
     with call.progress(f"observing {call.thread}", _LATER):
         call.count_runs(await _count_new([call.of_thread]))
-        return _status_answer(await call.of_thread.observe())
+        await call.of_thread.observe()
+        return await _settled(call)
+
+
+async def _settled(call: Call) -> Answer:
+    """Wait for work that was started in the background, such as a reflection, and return the status of the thread."""
+    await call.memory.settled()
+    return _status_answer(await call.of_thread.status())
 
 
 async def _observe_all(call: Call) -> Answer:
@@ -43,7 +50,9 @@ async def _observe_all(call: Call) -> Answer:
         call.count_runs(await _count_new(threads))
         for thread in threads:
             before = (await thread.status()).cursor
-            after = await thread.observe()
+            await thread.observe()
+            await call.memory.settled()
+            after = await thread.status()
             done.append((after.cursor - before, after))
     failing = [status.thread for _, status in done if status.health == "failing"]
     return listing(
@@ -82,8 +91,7 @@ async def buffer(call: Call) -> Answer:
     with call.progress(f"buffering {call.thread}", _LATER):
         call.count_runs(await _count_new([call.of_thread]))
         await call.of_thread.buffer()
-        await call.memory.settled()
-        return _status_answer(await call.of_thread.status())
+        return await _settled(call)
 
 
 @verb(app, needs="resource", writes=True, example="memolog sweep")
@@ -106,13 +114,15 @@ async def finalize(
     """End a session: observe all messages that are not observed yet."""
     with call.progress(f"finalizing {call.thread}", _LATER):
         call.count_runs(await _count_new([call.of_thread]))
-        return _status_answer(await call.of_thread.finalize(compact=compact))
+        await call.of_thread.finalize(compact=compact)
+        return await _settled(call)
 
 
 @verb(app, writes=True, example="memolog activate --thread atlas")
 async def activate(call: Call) -> Answer:
     """Move every buffered group into the log. No model is called."""
-    return _status_answer(await call.of_thread.activate())
+    await call.of_thread.activate()
+    return await _settled(call)
 
 
 @verb(app, writes=True, example="memolog reflect --thread atlas")
@@ -120,8 +130,9 @@ async def reflect(call: Call) -> Answer:
     """Condense the oldest part of the log, and wait for the result. Exit code 1: nothing to condense."""
     with call.progress(f"reflecting on {call.thread}", "The log is unchanged. Run the command again to start over."):
         before = await call.of_thread.status()
-        after = await call.of_thread.reflect()
+        await call.of_thread.reflect()
         await call.memory.settled()
+        after = await call.of_thread.status()
     answer = _status_answer(after)
     return replace(answer, code=answer.code or int(after.generation == before.generation))
 
