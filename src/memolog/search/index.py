@@ -51,7 +51,7 @@ class Indexing(Calls):
             )
             if total is not None:
                 left = await self._count(resource)
-                report("rows of the index", max(0, total - left), max(total, left))
+                report("rows", max(0, total - left), max(total, left))
 
     async def _count(self, resource: str) -> int:
         """Return the number of rows that are not indexed yet."""
