@@ -119,6 +119,11 @@ class SyncWorkingMemory:
 
         A section ends at the next heading of the same or a higher level. A missing section is added at the end.
         """
+    def add_line(self, section: str, line: str, *, who: str, known: str | None = None) -> Document | None:
+        """Add a line to the list under a Markdown heading, or to the list in a field if the working memory is JSON.
+
+        If a line that begins with `known` is there already, nothing changes and None is returned. The default is the line itself.
+        """
     def restore(self, version: int, *, who: str) -> Document:
         """Restore the text of an old version as a new version."""
 

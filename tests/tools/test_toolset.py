@@ -261,6 +261,8 @@ async def test_a_json_working_memory_is_merged() -> None:
         assert "'age'" in wrong["error"]
         prose = await tools.call("memory-search", {"action": "update_context", "text": "likes tea"})
         assert "JSON" in prose["error"]
+        not_a_list = await tools.call("memory-search", {"action": "remember", "text": "tea", "section": "name"})
+        assert "'name'" in not_a_list["error"]
 
 
 def test_without_await(tmp_path: Path) -> None:
@@ -425,15 +427,29 @@ async def test_a_fact_is_remembered_once_with_its_source() -> None:
         assert "Now the endpoint." in found["text"]
 
 
-async def test_facts_remembered_at_the_same_time_are_all_kept() -> None:
-    """No call overwrites another."""
-    async with world() as here:
-        calls = [{"action": "remember", "text": f"Fact number {number}"} for number in range(12)]
-        answers = await asyncio.gather(*(here.tools.call("memory-search", call) for call in calls))
+@pytest.mark.parametrize("form", ["markdown", "json", "none"])
+async def test_facts_remembered_at_the_same_time_are_all_kept_once(address: str, form: str) -> None:
+    """Twelve calls at once, each fact twice: no call overwrites another, and the second call of each fact changes nothing."""
+    async with Memory(address, clock=FakeClock()) as memory:
+        alice = memory.resource("alice")
+        first: dict[str, Any] = {"markdown": "# Project\n\nTally\n", "json": {"name": "Tally"}}
+        if form in first:
+            await alice.working_memory().replace(first[form], who="setup")
+        calls = [{"action": "remember", "text": f"Fact number\n{number % 6}"} for number in range(12)]
+        answers = await asyncio.gather(*(alice.tools().call("memory-search", call) for call in calls))
         assert all(answer["success"] for answer in answers), answers
-        document = await here.memory.resource("alice").working_memory().read()
+        assert [answer.get("known", False) for answer in answers].count(True) == 6
+        document = await alice.working_memory().read()
         assert document is not None
-        assert all(f"- Fact number {number} [" in document.current.text for number in range(12))
+        assert document.current.number == 6 + (form in first)
+        if form == "json":
+            value = await alice.working_memory().value()
+            assert sorted(fact.split(" [")[0] for fact in value.pop("facts")) == [
+                f"Fact number\n{number}" for number in range(6)
+            ]
+            assert value == first[form]
+        else:
+            assert all(document.current.text.count(f"- Fact number\n    {number} [") == 1 for number in range(6))
 
 
 @pytest.mark.parametrize("scope", ["all", "thread"])

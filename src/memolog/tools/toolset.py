@@ -45,6 +45,7 @@ from memolog.tools.actions import (
 from memolog.tools.arguments import Misunderstood, shape_of, understand
 from memolog.tools.definitions import definitions, guidance
 from memolog.working_memory.calls import WorkingMemory
+from memolog.working_memory.document import list_item
 
 T = TypeVar("T")
 
@@ -75,6 +76,7 @@ _LOOKED_BACK: Final = 50
 _NEXT: Final = frozenset({"next", "any", "first", "ready"})
 _HERE: Final = frozenset({"this", "current", "here"})
 _DOCUMENT: Final = frozenset({"workingmemory", "context", "facts"})
+_SECTIONS: Final = {"fact": "Facts", "note": "Notes"}
 _log = logging.getLogger("memolog")
 
 
@@ -442,40 +444,19 @@ async def _remember(tools: Toolset, action: Remember) -> dict[str, Any]:
     """Save a fact or a note as a line with its source and its date: in the working memory, or at a task."""
     source = await (_source_given(tools, action.source) if action.source else _source_here(tools))
     origin = ", ".join(filter(None, (source, tools.memory.clock.now().date().isoformat())))
-    # Lines after the first are indented so far that Markdown sees no heading in them.
-    line = f"- {action.text} [{origin}]".replace("\n", "\n    ")
+    line = f"{action.text} [{origin}]"
     if action.task is not None:
-        return await _note_at_task(tools, UpdateContext(text=line, section=action.section), action.task)
+        return await _note_at_task(tools, UpdateContext(text=list_item(line), section=action.section), action.task)
     facts = _facts(tools, action.scope)
-    section = action.section or ("Facts" if action.kind == "fact" else "Notes")
     present = await facts.read()
-    if present is not None and present.format == "json":
-        return await _remember_in_json(tools, action, facts, section, line.removeprefix("- "))
-    known = f"- {action.text} [".replace("\n", "\n    ")
-    if present is not None and any(row.startswith(known) for row in _rows(present.current.text)):
+    is_json = present is not None and present.format == "json"
+    default = _SECTIONS[action.kind]
+    section = action.section or (default.lower() if is_json else default)
+    document = await facts.add_line(section, line, known=f"{action.text} [", who=tools.who)
+    if document is None:
         return {"known": True, "hint": "It is in the working memory already. Nothing was changed."}
-    document = await facts.edit_section(section, line, mode="append", who=tools.who)
-    return {"remembered": line, "section": section, "version": document.current.number, "scope": action.scope}
-
-
-def _rows(text: str) -> list[str]:
-    """Return the lines of a list, each with the indented lines below it."""
-    return text.replace("\n    ", "\0").split("\n")
-
-
-async def _remember_in_json(
-    tools: Toolset, action: Remember, facts: WorkingMemory, section: str, line: str
-) -> dict[str, Any]:
-    """Save a fact or a note in the list under the field `section` of a JSON working memory."""
-    field = action.section or section.lower()
-    held = (await facts.value()).get(field, [])
-    if not isinstance(held, list):
-        raise Misunderstood(
-            f"The working memory is JSON, and its field {field[:80]!r} is not a list. "
-            "Change its fields with update_context, or pass another `section`."
-        )
-    document = await facts.merge({field: [*held, line]}, who=tools.who)
-    return {"remembered": line, "section": field, "version": document.current.number, "scope": action.scope}
+    saved = line if document.format == "json" else list_item(line)
+    return {"remembered": saved, "section": section, "version": document.current.number, "scope": action.scope}
 
 
 async def _source_given(tools: Toolset, source: str) -> str:

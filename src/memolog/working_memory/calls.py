@@ -10,8 +10,10 @@ from memolog.errors import DocumentInvalid, DocumentNotFound
 from memolog.events import changed_document
 from memolog.working_memory.document import (
     Change,
+    KnownLine,
     NewContent,
     SectionMode,
+    added_line,
     edited_section,
     merged_patch,
     replaced,
@@ -116,6 +118,16 @@ class WorkingMemory:
         A section ends at the next heading of the same or a higher level. A missing section is added at the end.
         """
         return await self._change(edited_section(heading, text, mode), who, version)
+
+    async def add_line(self, section: str, line: str, *, who: str, known: str | None = None) -> Document | None:
+        """Add a line to the list under a Markdown heading, or to the list in a field if the working memory is JSON.
+
+        If a line that begins with `known` is there already, nothing changes and None is returned. The default is the line itself.
+        """
+        try:
+            return await self._change(added_line(section, line, line if known is None else known), who, None)
+        except KnownLine:
+            return None
 
     async def restore(self, version: int, *, who: str) -> Document:
         """Restore the text of an old version as a new version."""

@@ -314,6 +314,43 @@ def edited_section(heading: str, text: str | None, mode: SectionMode = "replace"
     return change
 
 
+class KnownLine(Exception):
+    """The line to add is in the document already."""
+
+
+def list_item(line: str) -> str:
+    """Return a text as an item of a Markdown list. Its later lines are indented, so that none of them is a heading."""
+    return "- " + _text(line).replace("\n", "\n    ")
+
+
+def added_line(section: str, line: str, known: str) -> Change:
+    """Return the change that adds a line to the list in a section of Markdown, or in a field of JSON.
+
+    The change raises KnownLine if a line of the document begins with `known`.
+    """
+    appended = edited_section(section, list_item(line), "append")
+
+    def change(present: Document | None) -> NewContent:
+        if present is None or present.format != "json":
+            if present is not None and f"\n{list_item(known)}" in f"\n{present.current.text}":
+                raise KnownLine
+            return appended(present)
+        value = value_of(present.current.text)
+        held = value.get(section, [])
+        if not isinstance(held, list):
+            raise DocumentInvalid(
+                f"The field {section[:80]!r} of this JSON working memory is not a list.",
+                then="Choose another field, or change this one with update_context or merge().",
+            )
+        lists = [cast("list[object]", one) for one in value.values() if isinstance(one, list)]
+        if any(isinstance(item, str) and item.startswith(known) for items in lists for item in items):
+            raise KnownLine
+        items = [*cast("list[object]", held), line]
+        return NewContent(text=_json({**value, section: items}), format="json", schema=present.schema)
+
+    return change
+
+
 def restored(version: DocumentVersion) -> Change:
     """Return the change back to the text of an old version."""
 
