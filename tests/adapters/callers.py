@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Awaitable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import Any
 from uuid import uuid4
 
@@ -27,7 +27,8 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 from pydantic_ai.models.anthropic import AnthropicModel
-from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel as PydanticResponsesModel
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.models.openai import OpenAIResponsesModel as PydanticResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
@@ -41,7 +42,6 @@ from memolog.adapters.langchain import MemoryMiddleware
 from memolog.adapters.openai_agents import MemologSession
 from memolog.adapters.pydantic_ai import MemoryCapability
 from memolog.apps.gateway import GatewaySettings, serve
-
 
 # The clients check longer lists piece by piece, which takes most of the time. So longer lists are sent by their `post`.
 _SHORT = 30
@@ -483,11 +483,3 @@ class AgentFrameworkResponses(AgentFramework):
     """Agent Framework with Responses."""
 
     api = "responses"
-
-
-CALLERS: tuple[type[Caller], ...] = (
-    *(Chat, Responses, Messages),
-    *(GatewayChat, GatewayResponses, GatewayMessages),
-    *(PydanticAI, PydanticResponses, PydanticMessages),
-    *(OpenAIAgents, OpenAIAgentsChat, LangChain, AgentFramework, AgentFrameworkResponses),
-)

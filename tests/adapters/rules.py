@@ -87,11 +87,13 @@ class Rules:
             if item.get("type") == "item_reference" and item["id"] not in self.sent
         ]
         items: list[Json] = [
-            self.sent.get(item["id"], item) if item.get("type") == "item_reference" else item for item in given
+            self.sent.get(str(item["id"]), item) if item.get("type") == "item_reference" else item for item in given
         ]
         ids = Counter(item["id"] for item in items if item.get("id"))
         found += [f"duplicate item {id_}" for id_, count in ids.items() if count > 1]
-        found += [f"item {place} is empty: {one}" for place, one in enumerate(items) if _is_message(one) and _is_empty(one)]
+        found += [
+            f"item {place} is empty: {one}" for place, one in enumerate(items) if _is_message(one) and _is_empty(one)
+        ]
         found += _pairs(_response_steps(items), "function_call_output")
         is_stored = body.get("store") is not False
         for place, item in enumerate(items):

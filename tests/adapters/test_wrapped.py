@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from adapters.kit import SMALL, Prompts, brief, check_pairs, stored
 from adapters.provider import APIS, Chat, Driver, Json, Provider, Reply, wrap
+from adapters.rules import signature
 from memolog import Config, InputError, Memory, StoreError, SyncMemory, Turn, UserMessage
 from memolog.adapters.anthropic import wrap as wrap_anthropic
 from memolog.adapters.exchange import at

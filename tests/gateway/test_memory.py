@@ -11,6 +11,7 @@ import pytest
 
 from adapters.kit import SMALL, Prompts, check_pairs, split_edge, stored
 from adapters.provider import APIS as DRIVERS
+from adapters.rules import signature
 from gateway.upstream import Call, Reply, Seen
 from gateway.world import APIS, Conversation, World, opened
 from memolog.core.message import ToolCallPart
