@@ -173,7 +173,7 @@ class Checker:
         """Check that every row is exactly a message that was offered, and that acknowledged messages are stored."""
         known = self._known
         found: set[tuple[str, str, str, int]] = set()
-        restored = {row[0] for row in self.rows("SELECT thread_pk FROM branches WHERE restored_at IS NOT NULL")}
+        rewound = {row[0] for row in self.rows("SELECT thread_pk FROM branches")}
         for pk, thread_pk, resource, thread, message, continuation, role, parts in self.rows(
             "SELECT m.pk, m.thread_pk, t.resource, t.id, m.id, m.continuation, m.role, m.parts "
             "FROM messages m JOIN threads t ON t.pk = m.thread_pk WHERE m.pk > ? ORDER BY m.pk",
@@ -184,8 +184,8 @@ class Checker:
                 raise Broken(f"row {pk} of {resource}/{thread} ({message}, {role}) was never offered")
             stored = json.loads(parts)
             start = known.parts[thread_pk, message]
-            if start == len(offered.parts) and thread_pk in restored:
-                # A branch was restored: its messages are there again, as further rows.
+            if start and thread_pk in rewound and not self._is_live(thread_pk, message, parts, pk):
+                # The message was withdrawn. Its branch was restored, or its turn handed it in again.
                 start = next((n for n in range(start) if offered.parts[n : n + len(stored)] == stored), start)
             elif (continuation == 0) != (start == 0):
                 raise Broken(f"message {message} is not continued")
@@ -198,6 +198,11 @@ class Checker:
         self._expected.unseen.clear()
         if missing and not self._are_stored(missing):
             raise Broken(f"acknowledged and not there: {sorted(missing)[:5]}")
+
+    def _is_live(self, thread_pk: int, message: str, parts: str, pk: int) -> bool:
+        """Return whether an earlier row of a message with the same parts is live."""
+        query = "SELECT 1 FROM messages WHERE thread_pk = ? AND id = ? AND parts = ? AND pk < ? AND state = 'live'"
+        return bool(self.rows(query, thread_pk, message, parts, pk))
 
     def _are_stored(self, rows: Iterable[tuple[str, str, str, int]]) -> bool:
         query = (
