@@ -87,7 +87,7 @@ class Rules:
             if item.get("type") == "item_reference" and item["id"] not in self.sent
         ]
         items: list[Json] = [
-            self.sent.get(item["id"], item) if item.get("type") == "item_reference" else item for item in given
+            self.sent.get(str(item["id"]), item) if item.get("type") == "item_reference" else item for item in given
         ]
         ids = Counter(item["id"] for item in items if item.get("id"))
         found += [f"duplicate item {id_}" for id_, count in ids.items() if count > 1]
