@@ -554,7 +554,8 @@ class RunExecutor:
                 "the log cannot be condensed without losing statements of users or finished work",
                 cause="incompressible",
             )
-        new_hints, wrong = _changed_hints(given, answer.parsed, hints, redactor_for(config))
+        redactor = redactor_for(config)
+        new_hints, wrong = await asyncio.to_thread(_changed_hints, given, answer.parsed, hints, redactor)
         return RunOutcome(
             claim=claim,
             result=RunResult(
