@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import cache
 from typing import Final, Literal, TypeAlias, get_args
 
+from memolog.core.cache import remembered
 from memolog.core.message import Message, ToolResultPart, pairs_of
 from memolog.core.observation import CODE_METADATA, KEPT, Observation, Trust
 from memolog.core.thread import Hints
@@ -161,10 +162,17 @@ class Voices:
         """
         words = squeezed(folded(text)).strip(".").split(".")[:_MOST_WORDS]
         size = min(_COPIED_WORDS, len(words))
-        for start in range(len(words) - size + 1 if size > 1 else 0):
-            phrase = f".{'.'.join(words[start : start + size])}."
-            if any(one.has(phrase) for one in self.returned) and not any(one.has(phrase) for one in self.said):
-                return True
+        if size <= 1:
+            return False
+        for one in self.returned:
+            known = 0  # the number of words up to this one, without a gap, that the tool returned
+            for end, word in enumerate(words, start=1):
+                known = known + 1 if word in one.words else 0
+                if known < size:
+                    continue
+                phrase = f".{'.'.join(words[end - size : end])}."
+                if phrase in one.dotted_words and not any(said.has(phrase) for said in self.said):
+                    return True
         return False
 
     def names_from_tool(self, text: str, kinds: Collection[Kind] = _NAMING) -> bool:
@@ -211,11 +219,15 @@ def is_false(line: Observation) -> bool:
     return bool(line.metadata.get("speaks_for_user") or line.metadata.get("unverified"))
 
 
+# A line and the hints of a reply are compared with the same texts, one after the other.
+_evidence = remembered(8)(Evidence)
+
+
 def evidence_of(texts: Iterable[str]) -> tuple[Evidence, ...]:
     """Return the joined texts as one `Evidence`, or an empty tuple if there is no text."""
     # Searching one joined text is much faster than searching many.
     whole = "\n".join(filter(None, texts))
-    return (Evidence(whole),) if whole else ()
+    return (_evidence(whole),) if whole else ()
 
 
 # ---------------------------------------------------------------- support by users' words
