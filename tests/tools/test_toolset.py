@@ -443,7 +443,7 @@ async def test_facts_remembered_at_the_same_time_are_all_kept_once(address: str,
         assert document is not None
         assert document.current.number == 6 + (form in first)
         if form == "json":
-            value = await alice.working_memory().value()
+            value = dict(await alice.working_memory().value())
             assert sorted(fact.split(" [")[0] for fact in value.pop("facts")) == [
                 f"Fact number\n{number}" for number in range(6)
             ]
