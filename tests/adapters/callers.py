@@ -483,11 +483,3 @@ class AgentFrameworkResponses(AgentFramework):
     """Agent Framework with Responses."""
 
     api = "responses"
-
-
-CALLERS: tuple[type[Caller], ...] = (
-    *(Chat, Responses, Messages),
-    *(GatewayChat, GatewayResponses, GatewayMessages),
-    *(PydanticAI, PydanticResponses, PydanticMessages),
-    *(OpenAIAgents, OpenAIAgentsChat, LangChain, AgentFramework, AgentFrameworkResponses),
-)

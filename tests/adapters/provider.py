@@ -212,8 +212,9 @@ class Responses(Driver):
             for block in item.get("content", ()):
                 about = {**at, "content_index": 0}
                 made.append({"type": "response.content_part.added", **about, "part": {**block, "text": ""}})
-                for piece in (block["text"][:3], block["text"][3:]):
-                    made.append({"type": "response.output_text.delta", **about, "logprobs": [], "delta": piece})
+                pieces = (block["text"][:3], block["text"][3:])
+                said = {"type": "response.output_text.delta", **about, "logprobs": []}
+                made += [{**said, "delta": piece} for piece in pieces]
                 made.append({"type": "response.output_text.done", **about, "logprobs": [], "text": block["text"]})
                 made.append({"type": "response.content_part.done", **about, "part": block})
             if "arguments" in item:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from adapters.kit import split_edge
 
@@ -86,8 +86,9 @@ class Rules:
             for item in given
             if item.get("type") == "item_reference" and item["id"] not in self.sent
         ]
-        items: list[Json] = [
-            self.sent.get(item["id"], item) if item.get("type") == "item_reference" else item for item in given
+        items = [
+            cast("Json", self.sent.get(str(item["id"]), item)) if item.get("type") == "item_reference" else item
+            for item in given
         ]
         ids = Counter(item["id"] for item in items if item.get("id"))
         found += [f"duplicate item {id_}" for id_, count in ids.items() if count > 1]

@@ -1,7 +1,7 @@
 """A long conversation in which much goes wrong, for any adapter, and the contract that must hold after every turn.
 
-A `Caller` is a program that uses one adapter. The story decides what is asked and what the provider answers, and knows what must be
-stored. All choices follow from a seed.
+A `Caller` is a program that uses one adapter. The story decides what is asked and what the provider answers, and knows what must
+be stored. All choices follow from a seed.
 """
 
 import json
@@ -57,7 +57,7 @@ class Caller(ABC):
     async def open(self, memory: Memory, provider: Provider) -> None:
         """Begin, or begin again after a restart, with a memory that was just opened."""
 
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027 - most programs have nothing to end
         """End the program, before the memory is closed."""
 
     @abstractmethod

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from adapters.kit import SMALL, Prompts, answer, brief, calls, check_pairs, expected, question, stored
-from adapters.worlds import INSTRUCTIONS, WORLDS, AgentFramework, Call, Heard, LangChain, LangChainAlone, Step, World
+from adapters.worlds import INSTRUCTIONS, WORLDS, AgentFramework, Call, Heard, LangChain, Step, World
 from memolog import Config, InputError, Memory, StoreError, SyncMemory, ToolResultPart
 from memolog.adapters.agent_framework import MemoryGuard, MemoryProvider
 from memolog.adapters.langchain import MemoryMiddleware
@@ -39,7 +39,7 @@ def about(heard: Heard) -> Step:
 async def test_a_long_conversation_over_a_restart(kind: type[World], tmp_path: Path) -> None:
     """The conversation crosses thresholds, calls tools and streams some answers. The memory is opened again half-way."""
     prompts = Prompts()
-    turns = 80 if kind is LangChainAlone else 200
+    turns = 80
     heard: list[Heard] = []
     for half in (range(1, turns // 2 + 1), range(turns // 2 + 1, turns + 1)):
         async with Memory(tmp_path / "m.db", config=SMALL) as memory:

@@ -25,14 +25,18 @@ def holders() -> list[str]:
     gc.collect()
     word, found = told(), list[str]()
     frames = {id(frame) for frame in sys._current_frames().values()}
+    # Most texts are held by several containers; each is read once.
+    clean = set[int]()
     for one in gc.get_objects():
         if id(one) in frames or isinstance(one, types.FrameType):
             continue
         for inner in gc.get_referents(one):
-            if isinstance(inner, str | bytes) and word in (
-                inner.lower() if isinstance(inner, str) else repr(inner).lower()
-            ):
+            if not isinstance(inner, str | bytes) or id(inner) in clean:
+                continue
+            if (word in inner.lower()) if isinstance(inner, str) else (word.encode() in inner.lower()):
                 found.append(f"{type(one).__name__}: {repr(inner)[:80]}")
+            else:
+                clean.add(id(inner))
     return found
 
 

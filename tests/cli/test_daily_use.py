@@ -329,7 +329,8 @@ def test_the_messages_of_each_run_are_counted(folder: Path) -> None:
     async def work() -> Work:
         async with Memory("memolog.db") as memory:
             call = Call(address="memolog.db", config=Config(), as_json=True, opened=memory, resource=RESOURCE)
-            with call.progress("observing", "", messages=4) as under_way:
+            with call.progress("observing", "") as under_way:
+                call.count_runs(4)
                 await memory.thread("atlas", resource=RESOURCE).observe()
             return under_way
 
@@ -397,7 +398,10 @@ def test_a_pipe_gets_no_progress(line: str, folder: Path) -> None:
             "Stopped observing atlas: 0 of 4 messages observed. Finished runs are stored. Run the command again",
         ),
         ("observe --all", "Stopped observing alice"),
-        ("import alice.jsonl --db n.db", "Stopped importing alice.jsonl: 70 of 100 lines. These are stored."),
+        (
+            "import alice.jsonl --db n.db",
+            "Stopped importing alice.jsonl: 70 of 100 lines. What was imported is stored.",
+        ),
         ("export x.jsonl", "Stopped exporting to x.jsonl: 70 of 100 lines. No file was written."),
         ("doctor", "Stopped examining: 70 of 100 lines. Nothing was changed."),
         ("forget --thread notes --yes", "Stopped forgetting: 70 of 100 lines. Forgetting is one transaction"),

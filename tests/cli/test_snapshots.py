@@ -29,6 +29,8 @@ IS_WRITING = os.environ.get("MEMOLOG_SNAPSHOTS") == "write"
 NOW = datetime(2026, 5, 20, 12, 0, tzinfo=UTC)
 # `demo` prints in its own way, and `tests/docs/test_demo.py` reads what it prints. The times of `bench` are those of the machine.
 ELSEWHERE = {"demo", "bench"}
+# These verbs would also start a reflection in the background, which ends before or after the status is read.
+OBSERVING = {"observe", "buffer", "activate", "sweep", "finalize", "compact"}
 MORE = {
     "context": ["context --full --tail 4 --thread notes"],
     "log": ["log --last 2 --ids"],
@@ -151,6 +153,8 @@ def printed(line: list[str], folder: Path, place: Path, columns: str | None) -> 
     with world.inside(place), pytest.MonkeyPatch.context() as patch:
         if columns is not None:
             patch.setenv("COLUMNS", columns)
+        if line[0] in OBSERVING:
+            patch.setenv("MEMOLOG_REFLECTION_OBSERVATION_TOKENS", "40000")
         done = run(*line)
     text = steady(as_text(done, is_json="--json" in line), place)
     shutil.rmtree(place)

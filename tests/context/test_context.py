@@ -167,7 +167,20 @@ def test_the_note_opens_the_messages() -> None:
     made = build(full_view())
     note, *rest = made.messages
     assert note.synthetic
-    assert tuple(rest) == (*made.tail, *made.ephemeral)
+    said = tuple(one for one in rest if not (one.synthetic and one.role == "assistant"))
+    assert said == (*made.tail, *made.ephemeral)
+
+
+def test_a_question_after_results_that_were_never_answered() -> None:
+    """An answer that says so stands between them. A note of the memory after results is not a question."""
+    call = ContextMessage(role="assistant", parts=(ToolCallPart(id="c1", name="look", arguments={}),), seq=2)
+    result = ContextMessage(role="tool", parts=(ToolResultPart(call_id="c1", content="1"),), seq=3)
+    question = ContextMessage(role="user", parts=(TextPart(text="And now?"),), seq=4)
+    made = Context(tail=(replace(question, seq=1), call, result, question))
+    assert [message.role for message in made.messages] == ["user", "assistant", "tool", "assistant", "user"]
+    assert made.messages[3].synthetic
+    note = ContextMessage.note("[A tool answered late.]", seq=4)
+    assert Context(tail=(call, result, note)).messages == (call, result, note)
 
 
 # ---------------------------------------------------------------- prefix and note

@@ -117,7 +117,7 @@ async def test_a_path_opens_only_the_resource_of_its_token(tmp_path: Path) -> No
 @pytest.mark.parametrize("api", APIS)
 async def test_fields_of_a_chat_program(tmp_path: Path, api: str) -> None:
     """The thread may be in a named header or in `metadata`, the resource in `user`. The provider gets these fields unchanged."""
-    places = {"thread_from": ["header:X-Chat-Id", "metadata:chat"], "resource_from": ["user", "metadata:user_id"]}
+    places: Any = {"thread_from": ["header:X-Chat-Id", "metadata:chat"], "resource_from": ["user", "metadata:user_id"]}
     async with opened(tmp_path / "memolog.db", echo, **places) as world:
         assert await ask(world, api, headers={"x-chat-id": "c%201"}, user="alice") == (200, "")
         assert world.upstream.seen[-1].headers["x-chat-id"] == "c%201"

@@ -265,3 +265,17 @@ async def test_two_processes(memory: Memory, address: str, engine_name: str) -> 
         await thread.rewind(to=2)
         assert await shown(elsewhere) == [*TALK[0]]
         assert await stored_texts(other) == [*TALK[0]]
+
+
+async def test_another_answer_to_a_question_in_the_log(memory: Memory) -> None:
+    """The log covers the question, so the tail begins with it. It stays there when its new answer follows."""
+    thread = await talk(memory)
+    await thread.observe()
+    await thread.rewind(to=5)
+    async with thread.turn() as turn:
+        first = await turn.prepare()
+        await turn.record("Then green.")
+    second = await hold(memory, "And the door?", "White.")
+    assert [message.text for message in first.tail] == [TALK[2][0]]
+    assert second.render_without_edge().startswith(first.render_without_edge())
+    assert [message.text for message in second.tail] == [TALK[2][0], "Then green.", "And the door?"]

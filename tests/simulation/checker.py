@@ -173,6 +173,7 @@ class Checker:
         """Check that every row is exactly a message that was offered, and that acknowledged messages are stored."""
         known = self._known
         found: set[tuple[str, str, str, int]] = set()
+        rewound = {row[0] for row in self.rows("SELECT thread_pk FROM branches")}
         for pk, thread_pk, resource, thread, message, continuation, role, parts in self.rows(
             "SELECT m.pk, m.thread_pk, t.resource, t.id, m.id, m.continuation, m.role, m.parts "
             "FROM messages m JOIN threads t ON t.pk = m.thread_pk WHERE m.pk > ? ORDER BY m.pk",
@@ -183,15 +184,25 @@ class Checker:
                 raise Broken(f"row {pk} of {resource}/{thread} ({message}, {role}) was never offered")
             stored = json.loads(parts)
             start = known.parts[thread_pk, message]
-            if offered.parts[start : start + len(stored)] != stored or (continuation == 0) != (start == 0):
+            if start and thread_pk in rewound and not self._is_live(thread_pk, message, parts, pk):
+                # The message was withdrawn. Its branch was restored, or its turn handed it in again.
+                start = next((n for n in range(start) if offered.parts[n : n + len(stored)] == stored), start)
+            elif (continuation == 0) != (start == 0):
+                raise Broken(f"message {message} is not continued")
+            if offered.parts[start : start + len(stored)] != stored:
                 raise Broken(f"message {message} is not what was offered: {parts[:200]}")
-            known.parts[thread_pk, message] += len(stored)
+            known.parts[thread_pk, message] = start + len(stored)
             known.messages = pk
             found.add((resource, thread, message, continuation))
         missing = self._expected.unseen - found
         self._expected.unseen.clear()
         if missing and not self._are_stored(missing):
             raise Broken(f"acknowledged and not there: {sorted(missing)[:5]}")
+
+    def _is_live(self, thread_pk: int, message: str, parts: str, pk: int) -> bool:
+        """Return whether an earlier row of a message with the same parts is live."""
+        query = "SELECT 1 FROM messages WHERE thread_pk = ? AND id = ? AND parts = ? AND pk < ? AND state = 'live'"
+        return bool(self.rows(query, thread_pk, message, parts, pk))
 
     def _are_stored(self, rows: Iterable[tuple[str, str, str, int]]) -> bool:
         query = (
@@ -389,6 +400,15 @@ class Checker:
         )
         if found:
             raise Broken(f"withdrawn and still cited: {found}")
+        for thread, kept_to, live in self.rows("SELECT thread_pk, kept_to, live FROM branches"):
+            last = max(last for _, last in json.loads(live))
+            shown = self.rows(
+                "SELECT handle, first_seq, last_seq FROM groups WHERE thread_pk = ? AND kind = 'observer' AND text <> '' "
+                "AND state <> 'void' AND first_seq > ? AND last_seq <= ?",
+                *(thread, kept_to, last),
+            )
+            if shown:
+                raise Broken(f"thread {thread} was rewound from {last} to {kept_to}, and its log still shows {shown}")
 
 
 def _torn(rows: list[Row], *, is_strict: bool) -> Iterator[tuple[str, int, int | None]]:

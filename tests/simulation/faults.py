@@ -27,6 +27,8 @@ KINDS: Final = (
     "turn cancelled",
     "turn raises",
     "turn discarded",
+    "thread rewound",
+    "branch restored",
 )
 
 CRASH_POINTS: Final = (
@@ -44,6 +46,8 @@ CRASH_POINTS: Final = (
     "runs.note_stall",
     "runs.abandon",
     "withdrawals.withdraw",
+    "branches.rewind",
+    "branches.restore",
     "forgetting.thread",
 )
 

@@ -166,7 +166,7 @@ class Seen:
         """Without the database a context holds at least all that its own turn has said, or the log that covers it."""
         missing = [marker for marker in request.mine if marker not in tail]
         if missing:
-            covered = self._markers(pk, 0, self._cursor(pk), live=False)
+            covered = [*self._markers(pk, 0, self._cursor(pk), live=False), *self._withdrawn(pk)]
             if lost := [marker for marker in missing if marker not in covered]:
                 raise Broken(f"{where}, degraded: {lost} of its own turn are out of sight")
 
@@ -186,6 +186,10 @@ class Seen:
             "SELECT parts, state FROM messages WHERE thread_pk = ? AND seq > ? AND seq <= ?", pk, after, up_to
         )
         return [word for parts, state in rows if state == "live" or not live for word in MARKER.findall(parts)]
+
+    def _withdrawn(self, pk: int) -> list[str]:
+        rows = self._checker.rows("SELECT parts FROM messages WHERE thread_pk = ? AND state = 'withdrawn'", pk)
+        return [word for (parts,) in rows for word in MARKER.findall(parts)]
 
     def _cursor(self, pk: int) -> int:
         return self._checker.rows("SELECT COALESCE(MAX(seq), 0) FROM cursors WHERE thread_pk = ?", pk)[0][0]

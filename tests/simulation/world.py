@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from memolog import Config, ObservationConfig, ReflectionConfig
+from memolog import Config, ObservationConfig, ReflectionConfig, Thread
 from memolog.connection import open_store
 from memolog.core.setting_kinds import KeepRecent
 from memolog.db import sqlite
@@ -280,7 +280,12 @@ class World:
         what = (
             "sweep"
             if process is self.sweeper
-            else rng.choice(("sweep", "observe", "activate", "buffer", "reflect", "restore", "status", "seen", "seen"))
+            else rng.choice(
+                (
+                    *("sweep", "observe", "activate", "buffer", "reflect", "restore", "status", "seen", "seen"),
+                    *("rewind", "rewind", "return"),
+                )
+            )
         )
         self.chore(process, what, thread)
 
@@ -306,14 +311,14 @@ class World:
                     result = f"generation {result.number} of {result.restored_from}"
                 case "seen":
                     result = await self._see_again(process, thread)
-                case "observe" | "activate":
+                case "observe" | "activate" | "rewind" | "return":
                     self.by_hand[thread.resource] += 1
                     self.at_hand[thread.resource] += 1
                     try:
-                        await getattr(memory.thread(thread.name, resource=thread.resource), what)()
+                        handle = memory.thread(thread.name, resource=thread.resource)
+                        result = await (self._go_back(handle, what) if what[:2] == "re" else getattr(handle, what)())
                     finally:
                         self.at_hand[thread.resource] -= 1
-                    result = "done"
                 case _:
                     await getattr(memory.thread(thread.name, resource=thread.resource), what)()
                     result = "done"
@@ -326,6 +331,21 @@ class World:
             self.fail(f"{what} of {thread.resource}/{thread.name} in {process.name} raised {error!r}")
             return
         self.note(f"{process.name} {what} {thread.resource}/{thread.name}: {result}")
+
+    async def _go_back(self, thread: Thread, what: str) -> object:
+        """Rewind a thread, mostly to one of its latest messages, or restore a branch of it."""
+        if what == "return":
+            branches = [branch.id for branch in await thread.branches()]
+            chosen = self.rng.choice(branches) if branches else None
+            if chosen is not None:
+                self.struck.note("branch restored")
+                await thread.restore_branch(chosen)
+            return chosen
+        latest = (await thread.messages(before=1 << 40, limit=self.rng.choice((3, 12, 12, 60)))).items
+        branch = await thread.rewind(to=self.rng.choice([0, *(row.seq for row in latest)]) if latest else 0)
+        if branch is not None:
+            self.struck.note("thread rewound")
+        return branch
 
     async def _see_again(self, process: Process, thread: Conversation) -> object:
         """Build the last context of a thread again: it is what the model saw."""

@@ -80,6 +80,7 @@ async def _import_files(
             await _import_memolog(components, file, resource, tally)
             continue
         if is_heard():
+            report("reading the file", 0)
             tally.expected["message"] += await asyncio.to_thread(_count_messages, file, kind)
         conversations = read_source(file, kind)
         # Read the file on a worker thread, because it may be long.

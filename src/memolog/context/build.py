@@ -341,7 +341,7 @@ class Contexts:
         fresh = tuple(_as_message(m, last + i, now, self._counter) for i, m in enumerate(new, start=1))
         tail = tuple(m for m in snapshot.tail if m.id not in withdrawn) + fresh
         repeated = tuple(m for m in snapshot.repeated if m.id not in withdrawn)
-        return replace(snapshot, tail=tail, repeated=repeated if repeated and goes_on(tail, repeated[0]) else ())
+        return replace(snapshot, tail=tail, repeated=repeated if goes_on(tail, repeated) else ())
 
     # ------------------------------------------------------------ again
 
@@ -482,7 +482,7 @@ def known_context(view: View, since: Sequence[Message], unsaved: Sequence[NewMes
             snapshot,
             tail=tail,
             covered_at=snapshot.covered_at if view.config.observe else None,
-            repeated=snapshot.repeated if goes_on(tail, next(iter(snapshot.repeated), None)) else (),
+            repeated=snapshot.repeated if goes_on(tail, snapshot.repeated) else (),
             beside=None,
         )
         view = replace(view, snapshot=snapshot)

@@ -363,8 +363,10 @@ class Config(SettingGroup):
     @property
     def lasting(self) -> dict[str, Any]:
         """The given settings that are stored with a resource as its defaults."""
-        values, named = _values(self), self.named
-        return {name: values[name] for name in LASTING if name in named}
+        if not (given := self.named.intersection(LASTING)):
+            return {}
+        values = _values(self)
+        return {name: values[name] for name in LASTING if name in given}
 
     @property
     def threshold(self) -> int:

@@ -396,8 +396,8 @@ def _tail_key(log: LogHead, thread: ThreadHead) -> tuple[object, ...]:
     return log.id, thread.pk, thread.created_at
 
 
-def goes_on(tail: Sequence[Message], question: Message | None) -> bool:
-    """Return whether a tail continues an earlier request, whose question is the last user message before the tail.
+def goes_on(tail: Sequence[Message], asked: Sequence[Message]) -> bool:
+    """Return whether a tail continues an earlier request. `asked` is the last user message before the tail, if there is one.
 
     Such a tail is empty, or begins with a tool call or a result, or with an answer of another turn than the question: after a
     rewind the question was answered again.
@@ -405,7 +405,7 @@ def goes_on(tail: Sequence[Message], question: Message | None) -> bool:
     first = _first(tail)
     if first is None or any(pairs_of(first.parts)):
         return True
-    return first.role == "assistant" and question is not None and first.turn != question.turn
+    return first.role == "assistant" and any(first.turn != one.turn for one in asked)
 
 
 def _first(tail: Sequence[Message]) -> Message | None:
@@ -418,8 +418,8 @@ def _repeated(thread_pk: int, cursor: int, tail: Sequence[Message]) -> Script[tu
     if cursor == 0 or (first is not None and first.role == "user" and not any(pairs_of(first.parts))):
         return ()
     rows = yield messages.last_user(thread_pk=thread_pk, up_to=cursor)
-    questions = tuple(map(message_from_row, rows))
-    return questions if goes_on(tail, questions[0] if questions else None) else ()
+    asked = tuple(map(message_from_row, rows))
+    return asked if goes_on(tail, asked) else ()
 
 
 def ensure_log(resource: str, thread_pk: int | None, new_id: Callable[[], str], now: int) -> Script[LogHead]:

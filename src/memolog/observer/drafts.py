@@ -78,7 +78,7 @@ class Faults(dict[FaultKind, str]):
 # of a useful list may differ in one digit only.
 _WINDOW: Final = 160
 _LOOKED_AT: Final = 100_000  # characters that are checked at the beginning and at the end of a reply
-_SHORT: Final = 30_000  # in a longer text, the time for searching blocks could grow too much
+_SHORT: Final = 100_000  # in a longer text, the time for searching blocks could grow too much
 _LEAST: Final = 1_500  # texts with fewer characters are never degenerate
 _TAIL: Final = 3_000  # this many last characters are checked once more, alone
 _MOST_REPEATED: Final = 0.6  # a text with a larger share of repeated windows is degenerate

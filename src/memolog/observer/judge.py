@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import cache
 from typing import Final, Literal, TypeAlias, get_args
 
+from memolog.core.cache import remembered
 from memolog.core.message import Message, ToolResultPart, pairs_of
 from memolog.core.observation import CODE_METADATA, KEPT, Observation, Trust
 from memolog.core.thread import Hints
@@ -134,8 +135,10 @@ class Voices:
     def echoes_tool(self, text: str, *, share: float, least: int = 1) -> bool:
         """Return whether the words of a text come from tools.
 
-        One of three conditions is enough. The text copies a tool (see `copies_tool`). At least `least` words come from tools, and
-        at most `share` times as many from users and models. At least two words come from tools, and none from users and models.
+        One of three conditions is enough:
+        - The text copies a tool (see `copies_tool`).
+        - At least `least` words come from tools, and at most `share` times as many from users and models.
+        - At least two words come from tools, and none from users and models.
         """
         if not self.returned:
             return False
@@ -159,10 +162,17 @@ class Voices:
         """
         words = squeezed(folded(text)).strip(".").split(".")[:_MOST_WORDS]
         size = min(_COPIED_WORDS, len(words))
-        for start in range(len(words) - size + 1 if size > 1 else 0):
-            phrase = f".{'.'.join(words[start : start + size])}."
-            if any(one.has(phrase) for one in self.returned) and not any(one.has(phrase) for one in self.said):
-                return True
+        if size <= 1:
+            return False
+        for one in self.returned:
+            known = 0  # the number of words up to this one, without a gap, that the tool returned
+            for end, word in enumerate(words, start=1):
+                known = known + 1 if word in one.words else 0
+                if known < size:
+                    continue
+                phrase = f".{'.'.join(words[end - size : end])}."
+                if phrase in one.dotted_words and not any(said.has(phrase) for said in self.said):
+                    return True
         return False
 
     def names_from_tool(self, text: str, kinds: Collection[Kind] = _NAMING) -> bool:
@@ -209,11 +219,15 @@ def is_false(line: Observation) -> bool:
     return bool(line.metadata.get("speaks_for_user") or line.metadata.get("unverified"))
 
 
+# A line and the hints of a reply are compared with the same texts, one after the other.
+_evidence = remembered(8)(Evidence)
+
+
 def evidence_of(texts: Iterable[str]) -> tuple[Evidence, ...]:
     """Return the joined texts as one `Evidence`, or an empty tuple if there is no text."""
     # Searching one joined text is much faster than searching many.
     whole = "\n".join(filter(None, texts))
-    return (Evidence(whole),) if whole else ()
+    return (_evidence(whole),) if whole else ()
 
 
 # ---------------------------------------------------------------- support by users' words
@@ -245,8 +259,8 @@ _CHANCE_WORDS: Final = """
 _BY_CHANCE: Final = frozenset(_CHANCE_WORDS.split())
 LEAST_SHARE: Final = 0.3
 _LEAST_CLAUSE: Final = 3  # a clause with at least this many words counts as long
-# Kinds of mentions in a user's statement that must not come from a tool. Other kinds may come from the assistant, because a
-# model needs them to replace "it" in the user's words by a name.
+# A mention of one of these kinds that a tool returned must also occur in a user's words. A mention of another kind may occur in
+# the assistant's words instead, because a model needs it to replace "it" in the user's words by a name.
 _FOREIGN: Final[frozenset[Kind]] = frozenset({"url", "command", "flag", "quote", "name"})
 
 
@@ -388,7 +402,7 @@ def _may_be_users(task: str, voices: Voices) -> bool:
 
 Policy: TypeAlias = Literal["keep", "flag", "drop"]
 Readings: TypeAlias = Mapping[tuple[str, int], str]
-"""Texts of the embedded observer about users' messages, by thread and message number. They complete a "yes" with the question."""
+"""Texts of the embedded observer about users' messages, by thread and message number. The text of a "yes" has the question."""
 
 # A line with at least this many words that only tools returned can be an echo of a tool.
 _LEAST_ECHO: Final = 4
@@ -591,7 +605,7 @@ def _claims(observation: Observation, is_for_user: bool) -> bool:
 
 
 def _with_trust(observation: Observation, trust: Trust, voices: Voices | None) -> Observation:
-    """Return a line with `trust`. Pass `voices` to lower the trust of a line that cites a user but has other words."""
+    """Return a line with `trust`. Pass `voices` for a doubtful line: its trust is at most "assistant", or "tool" for an echo."""
     if voices is None:
         return replace(observation, trust=trust)
     is_of_tool = _is_echo(observation, voices) or voices.names_from_tool(observation.text)

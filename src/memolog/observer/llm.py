@@ -9,6 +9,7 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -48,7 +49,7 @@ _LEAST_REPLY: Final = 1_000
 _REPLY_SHARE: Final[dict[Purpose, float]] = {"observe": 0.5, "reflect": 1.0}
 # After one of these faults the model is asked a second time, because the second answer often does not have the fault.
 _PASSING: Final[frozenset[FaultKind]] = frozenset({"degenerate", "cut_off", "echo", "copied", "unfounded", "too_large"})
-# An answer about a span with more tokens is checked in a worker thread.
+# The prompt and the answer about a span or a log with more tokens are written and checked in a worker thread.
 _LONG_TOKENS: Final = 4_000
 _TEMPERATURE: Final[dict[Purpose, float]] = {"observe": 0.3, "reflect": 0.0}
 _EXTRACTIVE: Final = "extractive-1"
@@ -200,12 +201,13 @@ class _ModelObserver:
             return [await self._observe_one(inputs[0], ask)]
         if any(given.wanted for given in inputs):
             return await self._observe_each(inputs, ask)
-        prompt = observer_batch_prompt(inputs, self._counter)
+        is_long = sum(message.tokens for given in inputs for message in given.messages) > _LONG_TOKENS
+        prompt = await offload(observer_batch_prompt, inputs, self._counter, when=is_long)
         reply = await self._ask("observe", prompt, ask)
         threads = {given.alias: given.messages[0].thread for given in inputs}
-        answers = parse_batch(
-            reply.text, prompt.shown, aliases=threads, base=in_zone(inputs[0].messages[0].created_at, inputs[0].zone)
-        )
+        base = in_zone(inputs[0].messages[0].created_at, inputs[0].zone)
+        parse = partial(parse_batch, reply.text, prompt.shown, aliases=threads, base=base)
+        answers = await offload(parse, when=is_long)
         observed: list[Observed] = []
         for given in inputs:
             parsed = answers.get(threads[given.alias], Parsed())
@@ -243,7 +245,7 @@ class _ModelObserver:
     async def _observe_one(self, given: ObserveInput, ask: Ask) -> Observed:
         """Ask about one span, in several calls if the span is too long for one prompt."""
         messages = tuple(_sliced(given.messages, given.most_tokens, self._counter))
-        pieces = split(messages, given.writer(self._counter, given.most_tokens))
+        pieces = await self._in_thread(given, split, messages, given.writer(self._counter, given.most_tokens))
         gate, calls, first = asyncio.Semaphore(_CALLS), list[Coroutine[Any, Any, Observed]](), 1
 
         async def gated(model: Model, request: ModelRequest) -> ModelReply:
@@ -261,8 +263,11 @@ class _ModelObserver:
         return replace(join_answers(answers[: end + 1]), last_seq=answers[end].last_seq)
 
     async def _observe_piece(self, given: ObserveInput, ask: Ask, first: int) -> Observed:
-        """Ask, ask again if the answer was cut off or is unusable by chance, and then ask for missing statements of users."""
-        prompt = observer_prompt(given, self._counter, first=first)
+        """Ask about one piece, and then ask for statements of users that are missing in the answer.
+
+        The first question is asked twice if the answer was cut off, or is unusable because of a fault in `_PASSING`.
+        """
+        prompt = await self._in_thread(given, partial(observer_prompt, given, self._counter, first=first))
         parsed, said, reply = Parsed(), dict[str, str](), ModelReply(text="")
         before: Parsed | None = None
         for attempt in range(2):
@@ -289,7 +294,8 @@ class _ModelObserver:
         reply = await self._ask("observe", prompt, ask, times)
         text, said = take_extracts(reply.text, [wanted.key for wanted, _ in given.wanted])
         start = in_zone(given.messages[0].created_at, given.zone)
-        parsed = parse_observations(text, prompt.shown, base=start, is_cut_off=reply.is_cut_off)
+        parse = partial(parse_observations, text, prompt.shown, base=start, is_cut_off=reply.is_cut_off)
+        parsed = await self._in_thread(given, parse)
         return reply, await self._in_thread(given, checked, parsed, text, given, prompt, self._counter), said
 
     async def _completed(self, observed: Observed, given: ObserveInput, ask: Ask) -> Observed:
@@ -382,9 +388,11 @@ class _ModelObserver:
 
     async def _reflected(self, given: ReflectInput, ask: Ask) -> tuple[str, Reflected]:
         """Return the text of an answer, and the parsed answer, which may be unusable."""
-        reply = await self._ask("reflect", reflector_prompt(given), ask)
+        is_long = sum(line.tokens for line in given.observations) > _LONG_TOKENS
+        reply = await self._ask("reflect", await offload(reflector_prompt, given, when=is_long), ask)
         aliases, count = given.aliases.values(), len(given.observations)
-        parsed = parse_reflection(reply.text, count, aliases, is_cut_off=reply.is_cut_off)
+        parse = partial(parse_reflection, reply.text, count, aliases, is_cut_off=reply.is_cut_off)
+        parsed = await offload(parse, when=is_long)
         return reply.text, Reflected(parsed=parsed, level=given.level)
 
     async def _ask(self, purpose: Purpose, prompt: Prompt, ask: Ask, times: int = 1) -> ModelReply:

@@ -27,6 +27,7 @@ from functools import cached_property
 from math import ceil
 from typing import Final
 
+from memolog.core.cache import remembered
 from memolog.core.observation import KEPT, TRACES, Observation, Priority
 from memolog.observer.evidence import Evidence, is_found
 from memolog.observer.judge import is_of_tool, line_text
@@ -50,6 +51,8 @@ _UNMERGED: Final = 0.8  # minimum share of words in any other result line
 _NEGATED: Final = 0.5  # minimum share of the denied words, if a denial has at most _FEW_DENIED words
 _FEW_DENIED: Final = 2
 _MOST_DENIED: Final = 0.5  # a result line that denies a larger share of the words of a statement denies the statement
+# A reflection compares the same texts several times. The analyses of this many texts are cached.
+_REMEMBERED: Final = 1_024
 # An old line is compared with at most this many result lines that do not merge it.
 _MOST_COMPARED: Final = 5
 # A vague result line merges at least `_VAGUE_LINES` lines, which have at least `_VAGUE_WORDS` different words, and contains less
@@ -67,11 +70,11 @@ class _Text:
 
     @cached_property
     def evidence(self) -> Evidence:
-        return Evidence(self.text)
+        return _evidence(self.text)
 
     @cached_property
     def words(self) -> "_Words":
-        return _Words(content_words(self.text))
+        return _words(self.text)
 
     @cached_property
     def denials(self) -> "tuple[_Denial, ...]":
@@ -83,7 +86,11 @@ class _Text:
 
     @cached_property
     def takes_back(self) -> frozenset[str]:
-        return frozenset(hit[0] for hit in _BACK.finditer(folded(self.text)))
+        return _takes_back(self.text)
+
+    @cached_property
+    def has_change(self) -> bool:
+        return _CHANGE.search(self.text) is not None
 
 
 class ResultLine(_Text):
@@ -237,7 +244,7 @@ def _supersedes(
     new: ResultLine, older: _Statement, statements: Mapping[str, _Statement], places: Mapping[str, int]
 ) -> bool:
     own = [word for word in older.content if word not in _COMMON]
-    if not any(map(new.words.has, own)) or not _CHANGE.search(new.text):
+    if not any(map(new.words.has, own)) or not new.has_change:
         return False
     newer = [statements[name] for name in new.stands_for if name in statements and name != older.line.id]
     if older.denials:
@@ -269,9 +276,13 @@ class _Words:
 
     def __init__(self, words: Collection[str]) -> None:
         self._words = frozenset(words)
-        self._by_opening: dict[str, list[str]] = {}
+
+    @cached_property
+    def _by_opening(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
         for word in self._words:
-            self._by_opening.setdefault(word[:_SHORT], []).append(word)
+            found.setdefault(word[:_SHORT], []).append(word)
+        return found
 
     def has(self, word: str) -> bool:
         if word in self._words:
@@ -281,6 +292,16 @@ class _Words:
         if len(word) == _SHORT and word.endswith("s") and word[:-1] in self._words:
             return True
         return any(_same_word(word, other) for other in self._by_opening.get(word[:_SHORT], ()))
+
+
+@remembered(_REMEMBERED)
+def _words(text: str) -> _Words:
+    return _Words(content_words(text))
+
+
+@remembered(_REMEMBERED)
+def _evidence(text: str) -> Evidence:
+    return Evidence(text)
 
 
 def _same_word(one: str, other: str) -> bool:
@@ -413,9 +434,18 @@ _BACK: Final = re.compile(
 )
 
 
+@remembered(_REMEMBERED)
+def _takes_back(text: str) -> frozenset[str]:
+    return frozenset(hit[0] for hit in _BACK.finditer(folded(text)))
+
+
+@remembered(_REMEMBERED)
 def _denials(text: str) -> tuple[_Denial, ...]:
     found: list[_Denial] = []
-    for clause in _CLAUSE.split(folded(text)):
+    plain = folded(text)
+    if not _may_deny(plain):
+        return ()
+    for clause in _CLAUSE.split(plain):
         spans = _denying(clause)
         if spans:
             before, after = content_words(clause[: spans[0][0]]), content_words(clause[spans[0][1] :])
@@ -433,6 +463,13 @@ def _affirmed(text: str) -> str:
         is_last = bool(spans) and not content_words(clause[spans[0][1] :])
         parts.append("" if is_last else clause[: spans[0][0]] if spans else clause)
     return "\n".join(parts)
+
+
+def _may_deny(plain: str) -> bool:
+    """Return False if no clause of a folded text can contain a negation. Most texts have none, and this is fast to find."""
+    if any(sign in plain for sign in ("n't", "n’t", "n'", "n’", "kein")):
+        return True
+    return not _NOT.isdisjoint(_TOKEN.findall(plain)) or _NOT_UNSPACED.search(plain) is not None
 
 
 def _denying(clause: str) -> list[tuple[int, int]]:
@@ -509,6 +546,7 @@ def _phrases() -> dict[str, list[tuple[tuple[str, ...], int, bool]]]:
 _PHRASES: Final = _phrases()
 
 
+@remembered(_REMEMBERED)
 def _sides(text: str) -> tuple[_Side, ...]:
     words = squeezed(folded(text)).strip(".").split(".")
     found: list[_Side] = []
@@ -548,6 +586,8 @@ _LONG_NAME: Final = 4
 
 
 def _is_caseless(text: str) -> bool:
+    if text.isascii():
+        return False
     return 2 * len(_CASELESS_LETTER.findall(text)) > sum(char.isalpha() for char in text)
 
 

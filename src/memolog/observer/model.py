@@ -113,7 +113,7 @@ class ModelWrapper(ManagedModel):
 
 
 Cause: TypeAlias = Literal["refused", "denied", "away"]
-"""Why a call failed: its content was refused, the call is not allowed ("denied"), or the model was not reached ("away")."""
+"""Why a call failed: the content was refused, the call is not allowed ("denied"), or the model was not reached ("away")."""
 
 # After one of these statuses (timeout, conflict, too early, too many requests), or 500 and above, the same call may succeed.
 _PASSING: Final = frozenset({408, 409, 425, 429})
@@ -254,8 +254,8 @@ class Retry:
     longest: float = 8.0
     """The maximum seconds of one wait, not including the wait that the provider asked for."""
     total: float | None = None
-    """No third or later attempt begins after this many seconds. None means the timeout of one attempt. An attempt that has begun
-    may use its whole timeout."""
+    """No third or later attempt begins after this many seconds, and no attempt follows a wait of this many seconds. None means
+    the timeout of one attempt. An attempt that has begun may use its whole timeout."""
     chance: Callable[[], float] = random.random
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     time: Callable[[], float] = time.monotonic

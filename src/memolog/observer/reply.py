@@ -151,8 +151,9 @@ def parse_batch(reply: str, shown: Sequence[Shown], *, aliases: Mapping[str, str
     """Return the parsed answer for each thread of a batch, by thread id. `aliases` maps each alias in the reply to a thread id.
 
     If the reply has no sections for threads, the first citation of a line decides its thread, and each answer has the fault
-    "untagged". A single thread then gets all lines. An answer without lines has the fault "empty", unless its section says that
-    nothing is worth observing. `base` is used for a reply without sections and for a thread without shown messages.
+    "untagged". A single thread then gets all lines. An answer without lines has a fatal fault such as "empty", unless it says
+    that nothing is worth observing. `base` is used if the reply has no sections for several threads, and for a thread without
+    shown messages.
     """
     faults = Faults()
     text = cleaned(reply, faults)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from memolog.core.config import Config
 from memolog.core.deadline import offload
@@ -183,9 +183,13 @@ class _ClaimedRun:
     """The messages of other conversations in the same prompt."""
 
     def messages_of(self, answer: Observed) -> tuple[Message, ...]:
-        """Return the messages that an answer covers. If the answer was cut off, the other messages stay in the tail."""
+        """Return the messages that an answer covers. If the answer was cut off, a later run observes the other messages."""
         last = answer.last_seq
         return self.messages if last is None else tuple(message for message in self.messages if message.seq <= last)
+
+
+_ShownLog: TypeAlias = tuple[list[GroupRow], Sequence[Observation]]
+"""The groups of a log that an observer is shown, and their lines."""
 
 
 class RunExecutor:
@@ -262,8 +266,9 @@ class RunExecutor:
             return [await self._reflect(*found[0], observer, ask)]
         threads = [work.run.thread for _, work in found if work.run.thread is not None]
         aliases = await self._aliases(ask.resource, found[0][1].log_pk, threads)
+        shown: dict[tuple[int, int, int], _ShownLog] = {}
         tasks = [
-            await self._task(claim, work, observer, aliases.get(work.run.thread or "", f"c{number}"), ask)
+            await self._task(claim, work, observer, aliases.get(work.run.thread or "", f"c{number}"), ask, shown)
             for number, (claim, work) in enumerate(found, start=1)
         ]
         spoken = [task for task in tasks if task.messages]
@@ -279,7 +284,13 @@ class RunExecutor:
         return {thread: f"t{number}" for thread, number in numbers.items()}
 
     async def _task(
-        self, claim: RunClaim, work: StoredRun, observer: Observer, alias: str, ask: ModelCalls
+        self,
+        claim: RunClaim,
+        work: StoredRun,
+        observer: Observer,
+        alias: str,
+        ask: ModelCalls,
+        shown_logs: dict[tuple[int, int, int], _ShownLog],
     ) -> _ClaimedRun:
         run, resource, config = work.run, ask.resource, ask.config
         if run.thread is None or run.span is None:
@@ -292,13 +303,11 @@ class RunExecutor:
         hints = (await self._store.threads.get(resource, run.thread)).hints
         if inputs.get("hinted", hints.last_seq) != hints.last_seq:
             hints = await self._store.logs.hints_of(resource, work.log_pk, work.thread_pk, int(inputs["hinted"]))
-        groups = await self._store.logs.groups_at(
-            resource, work.log_pk, int(inputs.get("generation", 0)), entries=int(inputs.get("entries", 0))
-        )
-        shown = _last_groups(groups, config.observation.previous_tokens)
-        lines = (
-            await self._store.logs.observations(resource, work.log_pk, [group.id for group in shown]) if shown else ()
-        )
+        moment = work.log_pk, int(inputs.get("generation", 0)), int(inputs.get("entries", 0))
+        if moment not in shown_logs:
+            # Most runs of one call saw their log at the same moment.
+            shown_logs[moment] = await self._shown_log(resource, *moment, config)
+        shown, lines = shown_logs[moment]
         known: dict[str, JsonValue] = {}
         if self._extractors:
             drawn = await self._store.extracts.list(resource, run.thread, before=run.span.first)
@@ -334,6 +343,13 @@ class RunExecutor:
             config=config,
             observer=observer,
         )
+
+    async def _shown_log(self, resource: str, log_pk: int, generation: int, entries: int, config: Config) -> _ShownLog:
+        """Return the newest groups of a log in a generation with so many entries, and their lines."""
+        groups = await self._store.logs.groups_at(resource, log_pk, generation, entries=entries)
+        shown = _last_groups(groups, config.observation.previous_tokens)
+        names = [group.id for group in shown]
+        return shown, await self._store.logs.observations(resource, log_pk, names) if shown else ()
 
     async def _document(self, resource: str, run: Run) -> str | None:
         """Return the working memory that the observer is shown; None if the observer must not write the working memory."""
@@ -538,7 +554,8 @@ class RunExecutor:
                 "the log cannot be condensed without losing statements of users or finished work",
                 cause="incompressible",
             )
-        new_hints, wrong = _changed_hints(given, answer.parsed, hints, redactor_for(config))
+        redactor = redactor_for(config)
+        new_hints, wrong = await asyncio.to_thread(_changed_hints, given, answer.parsed, hints, redactor)
         return RunOutcome(
             claim=claim,
             result=RunResult(

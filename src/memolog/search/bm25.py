@@ -94,8 +94,8 @@ development halves: with 120 and 32 the figures are the same; with 80 and 12 LoC
 some figures rise and some fall by up to two points."""
 _NEAR_ENOUGH = 0.4
 """A message without a term of the query is ranked only if the score of the terms near it is at least this share of the highest
-score of terms near any message.
-Measured on the development halves: 20 % fewer documents are ranked, and no figure falls. With 0.5 LoCoMo loses 0.1 points."""
+score of terms near any message. Measured on the development halves: 20 % fewer documents are ranked, and no figure falls. With
+0.5 LoCoMo loses 0.1 points."""
 _LONG_LIST = 256
 """Lists with fewer keys are always scored, because that is faster than the check whether they must be scored."""
 _EIGHTHS: Final = 8

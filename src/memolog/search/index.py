@@ -51,7 +51,7 @@ class Indexing(Calls):
             )
             if total is not None:
                 left = await self._count(resource)
-                report("rows of the index", max(0, total - left), max(total, left))
+                report("rows", max(0, total - left), max(total, left))
 
     async def _count(self, resource: str) -> int:
         """Return the number of rows that are not indexed yet."""
@@ -129,7 +129,7 @@ class _Changed:
     version: int
     first: int
     last: int
-    """All keys from `first` to `last` are keys of this row, because a key also contains the length of the text."""
+    """All keys from `first` to `last` are possible keys of this row, because a key also contains the length and the class."""
     document: _Document | None
     source: tuple[object, ...] = ()
     """The columns that were analysed, and the labels of a task. Empty for a message."""

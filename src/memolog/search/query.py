@@ -248,7 +248,7 @@ class Query:
     """Whether the query contains the name of a function or a file."""
     asks_assistant: bool = False
     asks_for: int = 0
-    """The traits that an answer has: NUMBER, TIME and NAMES_SOMETHING."""
+    """The traits that an answer to the question should have: NUMBER, TIME and NAMES_SOMETHING."""
     said: tuple[str, ...] = ()
     """The plain words in their order, folded. Names of speakers may be among them."""
     named: tuple[str, ...] = ()

@@ -40,8 +40,8 @@ _MOST_CHECKED = 4_096
 _MOST_READ = 512
 # Texts with more characters are checked for phrases in a worker thread.
 _LONG_CHARACTERS = 20_000
-# This many of the best hits are checked for the quoted phrases of a question. The neighbours of a result are read in pages of up to
-# this many messages, or of `context` messages if that is more.
+# This many of the best hits are checked for the quoted phrases of a question. The neighbours of a result are read in pages of up
+# to this many messages, or of `context` messages if that is more.
 _READ_AT_ONCE = 64
 # If other processes write all the time, the index is updated at most this many times before it is searched as it is.
 _MOST_TRIES = 4

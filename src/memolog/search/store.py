@@ -48,8 +48,8 @@ _SHORTEST_INSIDE = 3
 # If nothing is found, at most `_MOST_LOOSELY` words of the query are replaced, each by at most `_MOST_ALIKE` similar words.
 _MOST_LOOSELY = 16
 _MOST_ALIKE = 8
-# Similar words have at least the share `_ALIKE` of their trigrams in common. A word of at least `_SHORTEST_PART` characters is also
-# similar to a word of the query that contains it.
+# Similar words have at least the share `_ALIKE` of their trigrams in common. A word of at least `_SHORTEST_PART` characters is
+# also similar to a word of the query that contains it.
 _ALIKE = 0.5
 _SHORTEST_PART = 4
 # The weight of a whole path or identifier is higher than that of all its parts, because the parts occur in many texts.

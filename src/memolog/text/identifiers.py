@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Final, Literal, TypeAlias
 
+from memolog.core.cache import remembered
 from memolog.text.dates import MONTHS, WEEKDAYS
 from memolog.text.word_lists import FUNCTION_WORDS, NUMBER_WORDS, UNSPACED, word_set
 
@@ -41,6 +42,9 @@ _APART: Final = re.compile(rf"[{UNSPACED}]")
 _SEPARATORS: Final = re.compile(r"[\W_]+")
 _TO_SPACES: Final = {code: " " for code in range(128) if not chr(code).isalnum()}
 _MIN_WORD: Final = 3
+# The checks of a line ask for its words and mentions many times. They are cached for so many texts of at most this length.
+_REMEMBERED: Final = 2_048
+_MAX_REMEMBERED: Final = 1_000
 # Function words that count as content words, because they change the meaning of a sentence.
 _TELLING: Final = word_set("above again below between down during few further nor")
 # Words that are not content words: the other function words, and words by which observations report that something was said.
@@ -92,6 +96,10 @@ def content_words(text: str) -> tuple[str, ...]:
 
     In scripts without spaces, return pairs of adjacent characters.
     """
+    return _content_words_of_line(text) if len(text) <= _MAX_REMEMBERED else _content_words(text)
+
+
+def _content_words(text: str) -> tuple[str, ...]:
     plain = folded(text)
     words = squeezed(plain).strip(".").split(".")
     if plain.isascii():
@@ -104,6 +112,9 @@ def content_words(text: str) -> tuple[str, ...]:
         elif len(word) >= _MIN_WORD and word not in _EMPTY:
             found[word] = None
     return tuple(found)
+
+
+_content_words_of_line = remembered(_REMEMBERED)(_content_words)
 
 
 # ---------------------------------------------------------------- numbers
@@ -423,6 +434,13 @@ _MIN_QUOTE: Final = 3
 
 def mentions(text: str) -> tuple[Mention, ...]:
     """Return the mentions in a text, each once, in order."""
+    return (
+        _mentions_of_line(text) if len(text) <= _MAX_REMEMBERED else tuple(dict.fromkeys(_mentions(_unescaped(text))))
+    )
+
+
+@remembered(_REMEMBERED)
+def _mentions_of_line(text: str) -> tuple[Mention, ...]:
     return tuple(dict.fromkeys(_mentions(_unescaped(text))))
 
 

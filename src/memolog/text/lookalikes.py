@@ -36,8 +36,8 @@ _BRACKETS: Final = f"<>{_OPENING}{_CLOSING}"
 # name. Unicode symbols count as letters, because some look like a letter.
 _SIGNS: Final = rf"\x00-/:;=?@\[-`{{-\xa0\s｜／⁄∕⧸╱＼{_UNSEEN}\u200c\u200d\ufe00-\ufe0f\U000e0000-\U000e01ef"
 _LETTER: Final = rf"[^\t-\r\x1c-,./:-@\[-^`{{-~\s{_BRACKETS}／⁄∕⧸╱＼｜]"
-# The patterns match an opening bracket (or an entity for one) that signs, an optional namespace and a name follow. Only the
-# bracket is consumed, because the next bracket may follow immediately.
+# The patterns match an opening bracket, or an entity for one. After it there may be signs and a namespace, and then the name.
+# Only the bracket is consumed, because the next bracket may follow immediately.
 _BEFORE: Final = rf"(?=([{_SIGNS}]*+)(?:\w{{1,40}}:)?({_LETTER}*+))"
 _ENTITY: Final = rf"&((?:amp;)*+)(lt|#(?:{'|'.join(str(ord(one)) for one in _OPENING)}));"
 _OPENED: Final = re.compile(rf"(?:([<{_OPENING}])|{_ENTITY}){_BEFORE}")

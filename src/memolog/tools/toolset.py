@@ -139,7 +139,7 @@ class Toolset:
     async def files(self, name: str, arguments: object = None) -> tuple[FilePart, ...]:
         """Return the files that a successful `recall` of one part refers to, to pass them to a model. Other calls have none."""
         tool = called_tool(name)
-        action = understand(tool, arguments)[0] if tool else None
+        action = understand(tool, arguments) if tool else None
         if not isinstance(action, Recall) or action.part is None or action.cursor is not None:
             return ()
         page = await _recalled(self, action)

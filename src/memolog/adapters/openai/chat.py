@@ -11,7 +11,7 @@ from memolog import Context
 from memolog.adapters.exchange import Answer, Api
 from memolog.adapters.new_messages import Said
 from memolog.adapters.provider_limits import usage_of_total
-from memolog.core.exact_json import JsonValue, sendable
+from memolog.core.exact_json import JsonValue, sendable, well_formed
 from memolog.core.message import (
     FilePart,
     NewMessage,
@@ -182,8 +182,16 @@ def to_messages(messages: Iterable[Said]) -> list[Json]:
 
 def to_request(context: Context, *, instructions: Sequence[Data] = ()) -> Json:
     """Return the messages of a request: the caller's instructions, the prefix, the messages, and the edge."""
-    said = [sendable(sent) for message in context.joined() for one in _write(message) if (sent := _sendable(one))]
+    said = [sent for message in context.joined() for sent in _sent(message)]
     return {"messages": [*_opening(instructions, context.system), *said]}
+
+
+def _sent(said: Said) -> list[JsonValue]:
+    first = said.parts[0] if len(said.parts) == 1 else None
+    if isinstance(first, TextPart) and not first.extra and not said.speaker:
+        # Most messages of a long context are plain text. The result is the same as below.
+        return [{"role": said.role, "content": well_formed(first.text)}] if first.text else []
+    return [sendable(sent) for one in _write(said) if (sent := _sendable(one))]
 
 
 def _opening(instructions: Sequence[Data], system: str) -> list[Json]:
@@ -199,9 +207,6 @@ def _opening(instructions: Sequence[Data], system: str) -> list[Json]:
 
 def _write(said: Said) -> list[Json]:
     first = said.parts[0] if said.parts else None
-    if len(said.parts) == 1 and isinstance(first, TextPart) and not first.extra and not said.speaker:
-        # Most messages of a long context are plain text.
-        return [{"role": said.role, "content": first.text}]
     if isinstance(first, UnknownPart) and notes(first, KEY).get("whole"):
         return [dict(first.data)]
     results = [part for part in said.parts if isinstance(part, ToolResultPart)]

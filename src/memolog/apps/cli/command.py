@@ -344,46 +344,39 @@ class Call:
         return safe_url(self.address)
 
     @contextmanager
-    def progress(self, words: str, then: str, *, messages: int | None = None) -> Generator[Work]:
+    def progress(self, words: str, then: str) -> Generator[Work]:
         """Show progress and an estimate on a terminal while the block runs.
 
-        `then` says what is kept after Ctrl-C and how to continue. With `messages`, the number of messages to observe, the runs
-        of the observer are counted.
+        `then` says what is kept after Ctrl-C and how to continue.
         """
         from memolog.core.progress import listening
 
         work = self.work
         work.words, work.then = words, then
         err = output.console(to_stderr=True)
-        stop = _count_runs(self.memory, work, messages) if messages is not None else None
-        try:
-            with listening(work.report):
-                if self.as_json or not err.is_terminal:
+        with listening(work.report):
+            if self.as_json or not err.is_terminal:
+                yield work
+            else:
+                with err.status(work):
                     yield work
-                else:
-                    with err.status(work):
-                        yield work
-            # Not in `finally`: after an interruption the work is reported.
-            work.words = ""
-        finally:
-            if stop is not None:
-                stop()
+        # After an exception this is not reached, so that an interruption can be reported.
+        work.words = ""
 
+    def count_runs(self, messages: int) -> None:
+        """Report the messages of each run of the observer that ends. `messages` is the number that will be observed."""
+        from memolog.events import RunEnded, RunStarted
 
-def _count_runs(memory: "Memory", work: Work, messages: int) -> Callable[[], None]:
-    """Report the messages of each run that ends. Return a function that stops this."""
-    from memolog.events import RunEnded, RunStarted
+        work, spans = self.work, dict[str, int]()
 
-    spans: dict[str, int] = {}
+        def hear(event: "Event") -> None:
+            if isinstance(event, RunStarted) and event.first_seq is not None and event.last_seq is not None:
+                spans[event.run] = event.last_seq - event.first_seq + 1
+            elif isinstance(event, RunEnded) and event.run in spans:
+                work.report(work.what, work.done + spans.pop(event.run), messages)
 
-    def hear(event: "Event") -> None:
-        if isinstance(event, RunStarted) and event.first_seq is not None and event.last_seq is not None:
-            spans[event.run] = event.last_seq - event.first_seq + 1
-        elif isinstance(event, RunEnded) and event.run in spans:
-            work.report(work.what, work.done + spans.pop(event.run), messages)
-
-    work.report("messages observed", 0, messages)
-    return memory.subscribe(hear)
+        work.report("messages observed", 0, messages)
+        self.memory.subscribe(hear)
 
 
 # ---------------------------------------------------------------- from a coroutine to a command

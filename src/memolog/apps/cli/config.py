@@ -104,7 +104,8 @@ async def config(
         },
     }
     if toml:
-        return Answer(data=data, show=_toml(shown, values), code=0 if shown else 1)
+        # Values of the database are not written to the file. There they would count as given.
+        return Answer(data=data, show=_toml(shown, _values(call.config, known)), code=0 if shown else 1)
 
     def row(setting: "Setting") -> "tuple[Text | str, ...]":
         value = values[setting.name]

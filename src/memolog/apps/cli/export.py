@@ -90,7 +90,7 @@ async def import_(
         from memolog.db.postgres_address import safe_url
 
         raise InputError(f"There is no file {safe_url(str(file))}.", then="Check the path.")
-    then = "Nothing was changed." if dry_run else "These are stored. Run the command again to import the rest."
+    then = "Nothing was changed." if dry_run else "What was imported is stored. Run the command again for the rest."
     with call.progress(f"importing {file}", then):
         report = await call.memory.import_from(file, resource=resource, format=format_, dry_run=dry_run, revive=revive)
     return Answer(data=report, show=lambda: _show_import(report))

@@ -31,17 +31,28 @@ async def observe(
     """Observe all messages of a thread that the log does not cover yet, and wait for the result."""
     if everything:
         return await _observe_all(call)
-    with call.progress(f"observing {call.thread}", _LATER, messages=await _count_new([call.of_thread])):
-        return _status_answer(await call.of_thread.observe())
+    with call.progress(f"observing {call.thread}", _LATER):
+        call.count_runs(await _count_new([call.of_thread]))
+        await call.of_thread.observe()
+        return await _settled(call)
+
+
+async def _settled(call: Call) -> Answer:
+    """Wait for work that was started in the background, such as a reflection, and return the status of the thread."""
+    await call.memory.settled()
+    return _status_answer(await call.of_thread.status())
 
 
 async def _observe_all(call: Call) -> Answer:
     threads = await _all_threads(call)
     done: list[tuple[int, Status]] = []
-    with call.progress(f"observing {call.resource}", _LATER, messages=await _count_new(threads)):
+    with call.progress(f"observing {call.resource}", _LATER):
+        call.count_runs(await _count_new(threads))
         for thread in threads:
             before = (await thread.status()).cursor
-            after = await thread.observe()
+            await thread.observe()
+            await call.memory.settled()
+            after = await thread.status()
             done.append((after.cursor - before, after))
     failing = [status.thread for _, status in done if status.health == "failing"]
     return listing(
@@ -77,17 +88,18 @@ async def _count_new(threads: "Iterable[Thread]") -> int:
 @verb(app, writes=True, example="memolog buffer --thread atlas")
 async def buffer(call: Call) -> Answer:
     """Observe new messages, and buffer the observations until `activate` moves them into the log."""
-    with call.progress(f"buffering {call.thread}", _LATER, messages=await _count_new([call.of_thread])):
+    with call.progress(f"buffering {call.thread}", _LATER):
+        call.count_runs(await _count_new([call.of_thread]))
         await call.of_thread.buffer()
-        await call.memory.settled()
-        return _status_answer(await call.of_thread.status())
+        return await _settled(call)
 
 
 @verb(app, needs="resource", writes=True, example="memolog sweep")
 async def sweep(call: Call) -> Answer:
     """Observe and buffer new messages of all threads. The next turn of a thread, or `activate`, moves them into its log."""
     await refuse_unknown(call.memory, call.resource)
-    with call.progress(f"sweeping {call.resource}", _LATER, messages=await _count_new(await _all_threads(call))):
+    with call.progress(f"sweeping {call.resource}", _LATER):
+        call.count_runs(await _count_new(await _all_threads(call)))
         touched = await call.of_resource.sweep()
         await call.memory.settled()
     words = f"Observed new messages of {counted(touched, 'thread')}." if touched else "All messages are observed."
@@ -100,14 +112,17 @@ async def finalize(
     compact: Annotated[bool, typer.Option("--compact", help="Also compact the messages.")] = False,
 ) -> Answer:
     """End a session: observe all messages that are not observed yet."""
-    with call.progress(f"finalizing {call.thread}", _LATER, messages=await _count_new([call.of_thread])):
-        return _status_answer(await call.of_thread.finalize(compact=compact))
+    with call.progress(f"finalizing {call.thread}", _LATER):
+        call.count_runs(await _count_new([call.of_thread]))
+        await call.of_thread.finalize(compact=compact)
+        return await _settled(call)
 
 
 @verb(app, writes=True, example="memolog activate --thread atlas")
 async def activate(call: Call) -> Answer:
     """Move every buffered group into the log. No model is called."""
-    return _status_answer(await call.of_thread.activate())
+    await call.of_thread.activate()
+    return await _settled(call)
 
 
 @verb(app, writes=True, example="memolog reflect --thread atlas")
@@ -115,8 +130,9 @@ async def reflect(call: Call) -> Answer:
     """Condense the oldest part of the log, and wait for the result. Exit code 1: nothing to condense."""
     with call.progress(f"reflecting on {call.thread}", "The log is unchanged. Run the command again to start over."):
         before = await call.of_thread.status()
-        after = await call.of_thread.reflect()
+        await call.of_thread.reflect()
         await call.memory.settled()
+        after = await call.of_thread.status()
     answer = _status_answer(after)
     return replace(answer, code=answer.code or int(after.generation == before.generation))
 

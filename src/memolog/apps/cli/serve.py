@@ -15,6 +15,7 @@ from memolog.apps.cli.output import console, fields, print_json, show, styled
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from memolog.apps.gateway.settings import GatewaySettings
     from memolog.apps.mcp.resources import Served
 
 app = typer.Typer()
@@ -245,21 +246,22 @@ async def proxy(
         if call.as_json:
             print_json(data)
         else:
-            shown = [
-                ("listening", listening.url),
-                ("OpenAI clients", f"base_url {listening.url}/v1, to {settings.openai}"),
-                ("Anthropic clients", f"base_url {listening.url}, to {settings.anthropic}"),
-                ("thread in the address", f"{listening.url}/r/RESOURCE/t/THREAD/v1"),
-                (
-                    "or in headers",
-                    "x-memolog-thread, x-memolog-resource" + (", x-memolog-token" if settings.access else ""),
-                ),
-            ]
-            show(fields(shown))
+            show(fields(_addresses(listening.url, settings)))
         with suppress(TimeoutError):
             # Handle SIGTERM like Ctrl-C, so that open requests are saved.
             await asyncio.wait_for(caught(signal.SIGTERM).get(), seconds)
     return Answer(data=None, is_printed=True)
+
+
+def _addresses(url: str, settings: "GatewaySettings") -> list[tuple[str, str]]:
+    """Return what clients of the gateway need: addresses and headers."""
+    return [
+        ("listening", url),
+        ("OpenAI clients", f"base_url {url}/v1, to {settings.openai}"),
+        ("Anthropic clients", f"base_url {url}, to {settings.anthropic}"),
+        ("thread in the address", f"{url}/r/RESOURCE/t/THREAD/v1"),
+        ("or in headers", "x-memolog-thread, x-memolog-resource" + (", x-memolog-token" if settings.access else "")),
+    ]
 
 
 def _token(file: str | None) -> str | None:

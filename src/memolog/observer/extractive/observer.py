@@ -59,7 +59,7 @@ from memolog.text.word_lists import QUESTION_MARKS
 
 _WRAPPED: Final = re.compile(r"\s*<([\w-]{1,60})>.{0,20000}</[\w-]{1,60}>\s*\Z", re.DOTALL)
 # Maximum numbers of characters.
-_MAX_TEXT: Final = 400_000  # of a message that are read
+_MAX_TEXT: Final = 400_000  # of a message; the rest is not read
 _LONGEST: Final = 9_000  # of an observation, and of a message that later messages refer to
 _MAX_LINE: Final = 460  # of an observation with several sentences
 _MAX_SYSTEM: Final = 160

@@ -52,7 +52,7 @@ _NEWEST: Final = 1.3
 _LEVELS: Final = (1.0, 0.8, 0.6, 0.4, 0.2)  # the target as a share of the size of the input, by level
 _HEAD_BONUS: Final = 3.0
 _FIRST_ITEMS: Final = 5
-# The limit for the result is never smaller than `_FLOOR` characters, or than the share `_FLOOR_SHARE` of a short input.
+# The limit for the result is at least the smaller of two numbers: `_FLOOR` characters, and the share `_FLOOR_SHARE` of the input.
 _FLOOR: Final = 1_650
 _FLOOR_SHARE: Final = 0.75
 _LINE: Final = 18  # the approximate number of characters of a line that are not in its text

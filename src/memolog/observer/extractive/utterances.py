@@ -109,7 +109,7 @@ _MODE_FACTOR: Final = 3.0  # for pieces with a word of the mode (`_SOUGHT`)
 _DONE_FACTOR: Final = 3.0  # for reports of finished work
 _LATER_ITEM: Final = 0.15  # for the items of a list after the first `_FIRST_ITEMS`
 _FIRST_ITEMS: Final = 10
-# Reports of finished work are kept beside the statements of users, up to this share of the conversation.
+# Reports of finished work have room beside the statements of users, up to this share of the conversation.
 _MOST_DONE: Final = 0.25
 # Sentences in which an assistant reports its finished work.
 _DONE: Final = re.compile(
