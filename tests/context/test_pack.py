@@ -343,10 +343,10 @@ async def test_newer_threads_do_not_push_out_a_decision(crowd: Memory, thread: s
 async def test_the_number_of_queries_does_not_grow_with_the_threads(
     crowd: Memory, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pack of two hundred threads is read by as many statements as one of a few dozen."""
+    """A pack of two hundred threads is read by as many statements as one of a few dozen, and by fewer without a thread."""
     store = (await crowd.open()).store
 
-    async def statements() -> int:
+    async def statements(thread: str | None = "s1") -> int:
         count = 0
         engine = type(store.engine)
         whole = engine.read
@@ -367,7 +367,7 @@ async def test_the_number_of_queries_does_not_grow_with_the_threads(
 
         with monkeypatch.context() as patched:
             patched.setattr(engine, "read", counted)
-            await context_pack(crowd, RESOURCE, "s1")
+            await context_pack(crowd, RESOURCE, thread)
         return count
 
     async def more(first: int, end: int) -> None:
@@ -379,9 +379,20 @@ async def test_the_number_of_queries_does_not_grow_with_the_threads(
     few = await statements()
     await more(10, 190)
     assert 0 < await statements() <= few
+    assert 0 < await statements(None) < few
     made = await context_pack(crowd, RESOURCE, "s1")
     assert "tokens.ts" in made.text
     assert "Sentence 189." in made.text
+
+
+async def test_the_working_memory_of_a_thread_is_shown_only_there(crowd: Memory) -> None:
+    """A pack without a thread or for a new one has the facts of the resource, not those of the thread that was active last."""
+    resource = crowd.resource(RESOURCE)
+    await resource.working_memory().replace("The fact for all.\n", who="test")
+    await resource.working_memory(thread="s1-agent11").replace("The fact for one.\n", who="test")
+    for thread, expected in ((None, False), ("s2", False), ("s1", False), ("s1-agent11", True)):
+        text = (await context_pack(crowd, RESOURCE, thread)).text
+        assert ("The fact for all." in text, "The fact for one." in text) == (True, expected)
 
 
 async def test_what_was_not_read_is_counted(crowd: Memory, clock: FakeClock) -> None:

@@ -146,12 +146,14 @@ async def context_pack(
         replace(one, messages=tuple(replace(m, parts=parts_without_secrets(m.parts, redactor)) for m in one.messages))
         for one in conversations
     ]
-    # A new thread has no working memory, and that of another thread must not be shown.
-    if own is not None and snapshot is not None:
+    if snapshot is not None:
         facts = dict(snapshot.facts.now)
     else:
         document = await store.working_memory.get(resource, None)
         facts = {} if document is None else {"resource": document.current.text}
+    if own is None:
+        # A new thread has no working memory, and that of another thread must not be shown.
+        facts.pop("thread", None)
     tasks = await store.task_ready.overview(resource, now=now, thread=thread, session=session)
     return pack(
         PackView(
