@@ -4,11 +4,11 @@ A client may send the whole conversation, its last messages or only new messages
 clients remove reasoning, others send a reference instead of the text. So questions are compared by content and id, tool results
 by the id of the call, and answers by position.
 
-1. The list and the thread agree up to the last question that both contain after the same earlier questions. Messages of the list
-   after this point are new.
-2. Stored messages after this point may be missing in the list, because the user edited a question or wants another answer. The
-   thread is then rewound, but only if list and thread share two questions or a question with its answer: one short question may
-   be the same by chance.
+1. Find the last question that both the list and the thread contain, with equal questions before it. Messages of the list after
+   the shared messages are new.
+2. The list may not contain the stored messages after the shared ones, because the user edited a question or wants another answer.
+   Then the client went back, and the thread is rewound. Two shared questions, or a shared question with its answer, are needed
+   for this, because a single short question may be equal by chance.
 3. A list without any answer may contain only new messages. If it begins with the unanswered messages at the end of the thread,
    these messages are a repeated request, and the rest is new. If a client that always sends whole conversations sends only the
    first question again, the user wants another answer.
@@ -63,8 +63,8 @@ def align(
 ) -> Aligned:
     """Compare a list of messages with the live messages at the end of a thread.
 
-    `rewinds` means that the caller rewinds the thread if the client went back. Otherwise the question is new again. `is_whole`
-    means that the client always sends its whole conversation, and that `stored` is the whole thread.
+    `rewinds` means that the caller rewinds the thread if the client went back. Without it, a question that the client asks again
+    counts as new. `is_whole` means that the client always sends its whole conversation, and that `stored` is the whole thread.
     """
     if not has_answer(given):
         return _without_history(given, stored, is_whole=is_whole)
@@ -100,11 +100,11 @@ def after_last_answer(said: Sequence[S]) -> tuple[S, ...]:
 
 
 def _is_certain(here: Sequence[_Exchange[NewMessage]], there: Sequence[_Exchange[S]], i: int, j: int) -> bool:
-    """Return whether equal questions belong to one conversation, because the questions before or the answers are equal too."""
+    """Return whether two equal questions belong to one conversation: the questions before them or their answers agree too."""
     if i and j and _is_same(_key(here[i - 1]), _key(there[j - 1])):
         return True
     answer, known = (" ".join(" ".join(_text(said).split()) for said in one.rest) for one in (here[i], there[j]))
-    # A client may have removed reasoning from the answer, or sent a reference to it.
+    # A client may have shortened the answer, for example removed reasoning. So it is enough if one text contains the other.
     return bool(here[i].rest) and (answer in known or (bool(known) and known in answer))
 
 
@@ -199,7 +199,7 @@ def _follows(asked: Sequence[_Key], known: Sequence[_Key], i: int, j: int, *, is
             break
         if not _is_same(asked[i - back], known[j - back]):
             return False
-    # A list with more exchanges than the thread does not match completely.
+    # If the list has more exchanges before `i` than the thread before `j`, not all of them can be the same.
     return not (is_whole and i > j and asked[0] is not None)
 
 
@@ -227,7 +227,7 @@ def _continued(here: _Exchange[NewMessage], there: _Exchange[S], *, is_last: boo
 
 
 def _by_answers(given: Sequence[NewMessage], stored: Sequence[Said]) -> Aligned:
-    """Compare from the last answer that both lists share, if they share no question. Of equal answers the latest is used."""
+    """Compare the messages after the last answer that both lists share. Of equal stored answers the latest is used."""
     places = {found[-1]: place for place, row in enumerate(stored) if row.role == "assistant" and (found := marks(row))}
     start = 0
     for place in range(len(given) - 1, -1, -1):

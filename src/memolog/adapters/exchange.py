@@ -126,7 +126,7 @@ class Bound:
     sends_all: bool = False
     """Whether the client always sends the whole conversation, as chat programs do."""
     own_turns: str | None = None
-    """The prefix of the ids of the client's turns, if `turn` has one. Only messages of these turns may be withdrawn."""
+    """Used with `turn`: only turns whose ids begin with this text may be rewound. With None the thread is never rewound."""
 
     def __post_init__(self) -> None:
         self._check(self.thread, self.resource)
@@ -195,7 +195,7 @@ def _header_text(value: object) -> str | None:
 
 
 def turns_of(given: Sequence[NewMessage]) -> str:
-    """Return the prefix of turn ids for a list of messages. All lists of one conversation begin with the same question."""
+    """Return the prefix of turn ids for a list of messages. Lists with the same first question have the same prefix."""
     return prefix_of(repr(next((marks(one) for one in given if one.role == "user"), "")))
 
 
@@ -216,7 +216,7 @@ class Exchange:
         self._begun: tuple[NewMessage, ...] = ()
         self._is_over = self._has_refusal = False
         self.repeated: tuple[int, ...] = ()
-        """Sequence numbers of unanswered messages that the request repeats. A rejected request withdraws them too."""
+        """Sequence numbers of stored unanswered messages that the request repeats. If it is rejected, they are withdrawn too."""
         self._events, self._stream, self._bytes = Events(), api.stream(), b""
         self._is_streamed = False
         self.has_come = False
@@ -239,10 +239,10 @@ class Exchange:
             )
             self.repeated = tuple(row.seq for row in again)
             if self._api.goes_on(self._body) and has_answer(new[-1:]) and not has_answer(new[:-1]):
-                # The only assistant message, at the end, is the beginning of the answer. It is saved together with the answer.
+                # The only assistant message is the last one. It is the beginning of the answer, and is saved together with it.
                 new, self._begun = new[:-1], new[-1:]
             context = await self._turn.prepare(*new, ephemeral=self._begun, model=self._model)
-            # The messages are stored unchanged. Only the request is made encodable.
+            # The messages are stored unchanged. Only lone surrogates in the request are replaced, because they cannot be sent.
             return encodable(self._api.request(self._body, context))
         except BaseException as error:
             await self.leave(error)
@@ -268,7 +268,7 @@ class Exchange:
         for event in self._events.feed(chunk):
             self._has_refusal |= tells_refusal(event)
             self._stream.add(event)
-        # A chat completion may send its usage after the last message, so only the end mark completes it.
+        # The usage of a chat completion may come after the last part of the message, so only `[DONE]` completes the stream.
         return self._events.is_done or (self._stream.is_whole and not self._api.path.endswith("/completions"))
 
     def headers_came(self, content_type: str) -> None:
@@ -327,7 +327,7 @@ class Exchange:
         try:
             await self._turn.record(*messages, model=self._model, usage=answer.usage, beside=beside)
         except InputError:
-            # The caller cannot change the answer of a model, so an answer that cannot be stored is only logged.
+            # The caller cannot correct the answer of a model. So if the answer cannot be stored, the error is only logged.
             if self._own_turn is None or self._bound.memory.config.strict:
                 raise
             _log.exception("an answer cannot be stored")
@@ -367,7 +367,7 @@ _OURS: Final = "x-memolog-"
 
 
 def remembering(client: C, memory: Memory | SyncMemory, turn: object, apis: tuple[Api, ...], **options: Any) -> C:
-    """Return a copy of a client that uses memory and the connections of the client. The other options are those of `Bound`."""
+    """Return a copy of a client that uses memory and shares its connections. The other options are those of `Bound`."""
     is_async = inspect.iscoroutinefunction(getattr(type(client), "request", None))
     if not hasattr(client, "request") or not hasattr(client, "copy"):
         raise InputError(
@@ -381,7 +381,7 @@ def remembering(client: C, memory: Memory | SyncMemory, turn: object, apis: tupl
         turn = turn.asynchronous
     if isinstance(turn, SyncGuardedTurn):
         turn = turn.inner
-    # Call the `copy` of the class, because the `copy` of a client that is wrapped already would wrap it twice.
+    # Call `copy` of the class. `client.copy` of a wrapped client would return a wrapped copy, which would be wrapped twice.
     made = cast("Any", type(client)).copy(client)
     _Remembered(made, Bound(memory=inner, turn=cast("OpenTurn | None", turn), apis=apis, **options), drive)
     return cast("C", made)
@@ -466,14 +466,14 @@ def _is_read(exchange: Exchange, response: Any) -> bool:
     try:
         exchange.feed(response.content)
     except RuntimeError:
-        # Both packages raise RuntimeError if the answer is a stream.
+        # The HTTP response raises RuntimeError if its body is a stream that is not read yet.
         return False
     exchange.has_come = True
     return True
 
 
 class _Passed:
-    """A stream of bytes that also feeds the exchange. `__class__` is that of the inner stream, because the packages check it."""
+    """A stream of bytes that also feeds the exchange. The client checks the class, so `__class__` is that of the inner stream."""
 
     def __init__(self, inner: Any, exchange: Exchange, drive: Any) -> None:
         self._inner, self._exchange, self._drive = inner, exchange, drive

@@ -1,7 +1,7 @@
 """Guards around the model: check the input and the output of a turn, and discard the turn when a guard stops it.
 
-A guard is a function that gets the new messages and returns None, or the reason why the turn must stop. A guard that raises an
-exception stops the turn too. This module also contains the checks of arguments that all adapters share.
+A guard is a function that gets a `Checked` with the new messages. It returns None, or the reason why the turn must stop. A guard
+that raises an exception stops the turn too. This module also contains the checks of arguments that all adapters share.
 """
 
 import asyncio
@@ -71,9 +71,8 @@ class Checked:
     def text(self) -> str:
         """Return the texts, tool calls and tool results of the new messages, joined by blank lines.
 
-        Of a call or a result, the text has the name of the tool and every name and value of the arguments or of the content, one
-        on each line. JSON is decoded, so an escaped character cannot hide a word. Reasoning and the contents of files are not
-        part of the text.
+        A tool call or a tool result becomes several lines: the name of the tool, then every name and value of its arguments or
+        content. JSON is decoded, so an escaped character cannot hide a word. Reasoning and the contents of files are left out.
         """
         parts = (part for message in self.messages for part in message.parts if not isinstance(part, ReasoningPart))
         texts = ("\n".join(filter(None, texts_of(part, json_texts, _names))) for part in parts)

@@ -15,7 +15,7 @@ from memolog.turn import Turn
 
 _log = logging.getLogger("memolog")
 
-# If the list contains an answer, at most this many pages with this many stored messages are read.
+# If the list contains an answer, at most `_PAGES` pages of `_PAGE` stored messages are read.
 _PAGE: Final = 200
 _PAGES: Final = 5
 # If the list contains no answer, only this many messages at the end of the thread are read.
@@ -35,9 +35,9 @@ async def find_new(
 ) -> tuple[tuple[NewMessage, ...], tuple[Message, ...]]:
     """Return the new messages of a list, and the unanswered stored messages that the list repeats.
 
-    If the client went back to an earlier message, and all messages after it are of ended turns whose ids begin with `own_turns`,
-    the thread is rewound. `is_whole` means that the client always sends its whole conversation. If the database cannot be read,
-    all messages after the last answer count as new.
+    With `own_turns` the thread is rewound if the client went back to an earlier message. All later messages must then belong to
+    ended turns whose ids begin with `own_turns`. `is_whole` means that the client always sends its whole conversation. If the
+    database cannot be read, all messages after the last answer count as new, or with `config.strict` the error is raised.
     """
     try:
         stored, is_beginning = await _stored(memory, resource, thread, given)
@@ -47,7 +47,7 @@ async def find_new(
         if found.kept is not None:
             to = stored[found.kept - 1].seq if found.kept else 0
             branch = await memory.thread(thread, resource=resource).rewind(to=to, only_turns=own_turns)
-            # If nothing was withdrawn, the last answer still follows the question, so the question is asked again.
+            # If nothing was rewound, the stored answer still follows the question, so the question is saved again.
             new = new if branch else new or after_last_answer(given)
         new = await _not_forgotten(memory, resource, thread, new)
         return with_names(new, (*stored, *given)), tuple(stored[len(stored) - found.repeated :])
@@ -63,7 +63,7 @@ async def _not_forgotten(
 ) -> tuple[NewMessage, ...]:
     """Return the new messages without forgotten ones, which a client sends again as history.
 
-    The last message, and tool results after it, are not history and are always returned.
+    The last message that is not a tool result, and the tool results after it, are not history. They are always returned.
     """
     last = len(new) - 1
     while last > 0 and new[last].role == "tool":
@@ -77,7 +77,10 @@ async def _not_forgotten(
 async def _stored(
     memory: Memory, resource: str, thread: str, given: Sequence[NewMessage]
 ) -> tuple[list[Message], bool]:
-    """Return the live messages from the first question of the list to the end, and whether they are the whole thread."""
+    """Return the live messages at the end of the thread, and whether they are the whole thread.
+
+    Pages are read back to the one that contains the first question of the list, within the limits above.
+    """
     handle = memory.thread(thread, resource=resource)
     rows: list[Message] = []
     before: int | None = _LAST
@@ -97,7 +100,7 @@ async def _stored(
 def with_names(messages: Iterable[NewMessage], said: Iterable[Said]) -> tuple[NewMessage, ...]:
     """Return the messages with the name of the tool added to each tool result, because most APIs leave it out.
 
-    The names are read from the calls in `said`. The results of Memolog's own tools are recognised by this name.
+    The names are read from the tool calls in `said`. Results of Memolog's own tools are recognised by the name of the tool.
     """
     parts = [part for one in said for part in one.parts]
     names = {part.id: part.name for part in parts if isinstance(part, ToolCallPart)}
@@ -116,7 +119,7 @@ def prefix_of(first: str) -> str:
 
 
 class AgentTurn:
-    """The turn of an agent run, with the queries that find out which messages are stored already."""
+    """The turn of an agent run, and methods that find out which messages are stored already."""
 
     def __init__(self, memory: Memory, resource: str, thread: str, *, zone: str | None = None) -> None:
         self.memory, self.resource, self.thread, self.zone = memory, resource, thread, zone
@@ -151,13 +154,13 @@ class AgentTurn:
             await turn.discard()
 
     async def take_back(self) -> None:
-        """Withdraw the messages that the provider rejected: the unanswered ones of this agent run, and those that it repeats."""
+        """Withdraw the messages that the provider rejected: the unanswered messages of this agent run, and those it repeats."""
         turn = await self.open()
         self._turn = None
         await take_back(turn, self._repeated, strict=self.memory.config.strict)
 
     async def new(self, said: Sequence[NewMessage]) -> tuple[NewMessage, ...]:
-        """Return the messages that are not stored yet. `take_back` also withdraws the unanswered messages that are stored."""
+        """Return the messages that are not stored yet. `take_back` will also withdraw the others, if they are unanswered."""
         if not said or self.memory.config.read_only:
             return tuple(said)
         fresh, repeated = await find_new(self.memory, self.resource, self.thread, said)
@@ -165,9 +168,10 @@ class AgentTurn:
         return fresh
 
     async def rewind_after(self, seq: int, known: Container[str]) -> None:
-        """Rewind the thread to a message number, if all messages after it are of own ended turns and none of them is known.
+        """Rewind the thread to the message with number `seq`, if the caller went back to it.
 
-        Own turns have ids with the `id_prefix`. The caller's history then ends before these messages, because it went back.
+        `known` are the ids of the messages in the caller's history. The caller went back if the history contains none of the
+        messages after `seq`. All of them must belong to ended turns whose ids begin with `id_prefix`.
         """
         handle = self.memory.thread(self.thread, resource=self.resource)
         try:

@@ -18,17 +18,17 @@ _log = logging.getLogger("memolog")
 # The HTTP statuses of a request that the provider will reject again.
 _REFUSED: Final = frozenset({400, 413, 415, 422})
 _STATUSES: Final = range(100, 600)
-# Estimated tokens of each text of the instructions, in addition to the tokens that are counted in it.
+# Number of tokens that the estimate adds to the counted tokens of each text of the instructions.
 _PER_TEXT: Final = 4
-# In a stream, an error has no HTTP status. There the provider will reject the request again if the type or the code of the error
-# begins with one of these texts.
+# An error in a stream has no HTTP status. If its type or its code begins with one of these texts, the provider will reject the
+# same request again.
 _REFUSALS: Final = ("invalid_", "request_too_large", "image_", "unsupported_image", "empty_image")
 
 
 def is_refused(status: object) -> bool:
     """Return whether an HTTP status means that the provider will reject the same request again.
 
-    Such a request is withdrawn, because with its messages in the conversation every later request would be rejected too.
+    Such a request is withdrawn. If its messages stayed in the conversation, every later request would be rejected too.
     """
     return status in _REFUSED
 
@@ -36,7 +36,7 @@ def is_refused(status: object) -> bool:
 def is_refusal(error: BaseException) -> bool:
     """Return whether an error means that the provider will reject the same request again.
 
-    The HTTP status is read from the error, or from its cause or context. In a group of errors, every error must be a rejection.
+    The HTTP status is read from the error, or from the exception that it wraps. In a group, every error must be a rejection.
     """
     visited: set[int] = set()
     while id(error) not in visited:
@@ -88,7 +88,7 @@ def tells_refusal(event: Mapping[str, Any]) -> bool:
 def usage_of_total(
     model: object, total: int | None, output: int | None, read: int | None, written: int | None, cost: float = 0.0
 ) -> Usage:
-    """Return the usage of a request whose provider includes cached tokens in the input tokens. Memolog counts them separately."""
+    """Return the usage if the input tokens of the provider (`total`) include cached tokens. Memolog counts these separately."""
     read, written = read or 0, written or 0
     return Usage(
         model=str(model or "unknown"),

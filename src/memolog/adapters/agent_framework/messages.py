@@ -1,7 +1,7 @@
 """Messages of Microsoft Agent Framework, to and from Memolog messages, without loss.
 
 Fields that Memolog's parts do not have are stored in the `extra` of the parts. If a message could still not be rebuilt exactly,
-the whole message is stored there too.
+the whole message is also stored in `extra`.
 """
 
 import base64
@@ -195,11 +195,11 @@ def _content(part: Part) -> Json | None:
         case ToolResultPart():
             return _standard_result(part)
         case UnknownPart():
-            # Agent Framework reads an unknown part of another framework only if it looks like a content.
+            # An unknown part of another framework is sent only if it has a `type`, because every content of Agent Framework has.
             data: Any = part.data
             return cast("Json", data) if note(part, _KEY) is not None or text_at(data, "type") is not None else None
         case ReasoningPart():
-            # Agent Framework cannot read reasoning of another framework.
+            # Agent Framework cannot read the reasoning of another framework.
             return None
 
 

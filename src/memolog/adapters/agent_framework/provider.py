@@ -90,7 +90,8 @@ class Run(AgentTurn):
         """Withdraw everything that this agent run saved."""
         turn = await self.open()
         if not self._said:
-            # A history provider still has the stopped messages. With this empty row the thread is not new, so they are not saved.
+            # A history provider still has the stopped messages. With this empty row the thread is no longer new, so that the next
+            # agent run does not save the whole history.
             await turn.record(UserMessage(""))
         await super().discard()
         self._said.clear()
@@ -101,7 +102,10 @@ class Run(AgentTurn):
         self.id = ""
 
     async def finish(self, response: AgentResponse | None, *, replaces: bool) -> None:
-        """Save the rest and end the turn. Discard it if a guard replaced the answer. With `replaces` save the new answer."""
+        """Save the messages that are not saved yet, and end the turn.
+
+        If a guard replaced the answer, discard the turn. With `replaces`, then save the questions and the new answer.
+        """
         messages = response.messages if response is not None else []
         if self._is_rewritten(messages):
             said = [message for message in self._said if message.role == "user"]
@@ -125,7 +129,7 @@ class Run(AgentTurn):
         return self._is_calling and any(text not in self._answers for text in texts)
 
     def _sorted(self, messages: Iterable[Message]) -> tuple[list[Message], list[NewMessage]]:
-        """Return the messages of this agent run, and the messages that other providers add to this request only."""
+        """Return the messages of this agent run, and those that other providers add to this request. Leave out the history."""
         said: list[Message] = []
         ephemeral: list[NewMessage] = []
         for message in messages:
@@ -139,9 +143,9 @@ class Run(AgentTurn):
         return said, ephemeral
 
     async def _first(self, said: Sequence[Message], messages: Iterable[Message]) -> list[NewMessage]:
-        """Return the new messages at the first request. In a thread with messages, these are the ones after the last answer."""
+        """Return the new messages at the first request: the whole conversation if it is new, else those after the last answer."""
         if self._is_first and await self.is_new_thread():
-            # The conversation began without memory, so the history is new too.
+            # The session may have begun without memory, so the messages of history providers are new too.
             before = [message for message in messages if _source(message) in self._histories]
             said = [*before, *said]
         else:
@@ -183,10 +187,10 @@ class MemoryProvider(ContextProvider):
         zone: str | None = None,
         source_id: str = "memolog",
     ) -> None:
-        """Set the memory, and resource and thread as ids or as functions that get the session and return an id.
+        """Set the memory. `resource` and `thread` are ids, or functions that get the session and return an id.
 
-        The default thread is the id of the session. With `tools` the model gets the three tools. If a middleware replaces the
-        answer of the model, the turn is discarded, or with `keep_rewritten` the replacement is saved.
+        The default thread is the id of the session. With `tools` the model gets the three memory tools. If a middleware replaces
+        the answer of the model, the turn is discarded. With `keep_rewritten` the questions and the new answer are saved instead.
         """
         check_memory(memory)
         super().__init__(source_id)
@@ -206,7 +210,7 @@ class MemoryProvider(ContextProvider):
         del state
         self._warn_about(getattr(agent, "client", None))
         if (last := self.runs.get(session)) is not None:
-            # Agent Framework does not report a failed agent run, so end the turn of the last one here.
+            # Agent Framework does not report a failed agent run. So end the turn of the session's previous agent run here.
             await last.leave()
         run = self.runs[session] = self._new_run(agent, session, is_first=last is None)
         if self._has_tools:
@@ -258,7 +262,7 @@ class MemoryProvider(ContextProvider):
             *([guidance(read_only=self.memory.config.read_only)] if self._has_tools else ()),
         ]
         options["instructions"] = "\n\n".join(filter(None, [*texts, context.system]))
-        # The context is the whole conversation, so the service must not add its own copy.
+        # The context contains the conversation, so the provider of the model must not add the copy that it has stored.
         options.pop("conversation_id", None)
         request.kwargs.pop("conversation_id", None)
         if getattr(request.client, "STORES_BY_DEFAULT", False) or options.get("store"):
@@ -316,7 +320,7 @@ def _listen(stream: Stream, run: Run) -> None:
 
 
 def _texts_of(updates: Iterable[ChatResponseUpdate]) -> list[ChatResponseUpdate]:
-    """Return the text of a stream that ended early. Its tool calls and its reasoning may be incomplete."""
+    """Return only the texts of a stream that ended early, because its tool calls and its reasoning may be incomplete."""
     texts: list[ChatResponseUpdate] = []
     for update in updates:
         contents = [content for content in update.contents if content.type == "text" and content.text]
@@ -328,7 +332,7 @@ def _texts_of(updates: Iterable[ChatResponseUpdate]) -> list[ChatResponseUpdate]
 
 
 def _with_one_text(message: Message) -> Message:
-    """Return a message. Texts of the user that follow each other become one, because clients send them as several messages."""
+    """Return a message with consecutive texts of the user joined, because clients would send each text as a message."""
     contents: list[Content] = []
     for content in message.contents:
         if message.role == "user" and contents and contents[-1].type == content.type == "text":
@@ -341,7 +345,7 @@ def _with_one_text(message: Message) -> Message:
 
 
 def _at_end(stream: "ResponseStream[Any, Any]", ended: Callable[[Exception | None], Awaitable[None]]) -> None:
-    """Call `ended` when a stream ends: with its error, StopAsyncIteration if it was read to its end, or None if it was left."""
+    """Call `ended` when a stream ends: with its error, StopAsyncIteration after its last update, or None if it was left early."""
     failed: list[Exception] = []
 
     @contextmanager
@@ -386,9 +390,9 @@ def _model_name(context: ChatContext) -> str | None:
 
 
 class MemoryGuard(AgentMiddleware):
-    """Discards a turn that a guard stopped: `Agent(…, middleware=[MemoryGuard(memory), *your_guards])`.
+    """Discards a turn that a guard stopped: `Agent(…, middleware=[MemoryGuard(provider), *your_guards])`.
 
-    Put it first in the list. It works for agent runs with a session.
+    `provider` is the MemoryProvider of the agent. Put the guard first in the list. Agent runs without a session are not guarded.
     """
 
     def __init__(
@@ -410,7 +414,7 @@ class MemoryGuard(AgentMiddleware):
         before = self._run(context.session)
 
         def run() -> Run | None:
-            # If a guard stopped this agent run before it began, the session still has the agent run before.
+            # If a guard stopped this agent run before it began, the provider still has the previous agent run of the session.
             found = self._run(context.session)
             return None if found is before else found
 

@@ -26,11 +26,11 @@ def wrap(
     turn: OpenTurn | SyncGuardedTurn | SyncTurn | None = None,
     cache: Json | None = MARK,
 ) -> C:
-    """Return a copy of a client that uses memory and the connections of the client.
+    """Return a copy of a client that uses memory. The copy shares the connections of the client.
 
     `Anthropic` needs a `SyncMemory`, and `AsyncAnthropic` needs a `Memory`. Pass `**at(…)` to a call for another thread and
     resource. With `turn` all calls belong to a turn that the caller opened. `cache` is the cache mark, such as
-    `{"type": "ephemeral", "ttl": "1h"}`. With None no marks are set.
+    `{"type": "ephemeral", "ttl": "1h"}`. With `cache=None` no marks are set.
     """
     apis = (messages_api(cache),)
     return remembering(client, memory, turn, apis, thread=thread, resource=resource, zone=zone, settings=settings)

@@ -43,7 +43,7 @@ from memolog.transfer.messages import anthropic_role, block_part
 
 KEY: Final = "anthropic"
 MARK: Final[Json] = {"type": "ephemeral"}
-# A request has at most this many cache marks, and blocks of these types cannot have one.
+# Maximum number of cache marks in a request, and the types of blocks that cannot have a cache mark.
 _MOST_MARKS: Final = 4
 _UNMARKED: Final = ("thinking", "redacted_thinking")
 # The API requires a user message first, but an imported or trimmed conversation may begin with an answer.
@@ -136,8 +136,8 @@ def to_request(
 ) -> Json:
     """Return system and messages of a request: the caller's instructions, the prefix, the messages, and the edge.
 
-    Cache marks are set after the log and at the last message before the edge. `marks_elsewhere` is the number of marks that the
-    caller has set outside `system`, because a request has at most four marks. With `mark=None` no marks are set.
+    Cache marks are set after the log and at the last message before the edge. A request has at most four marks, so
+    `marks_elsewhere` is the number of marks that the caller has set outside `system`. With `mark=None` no marks are set.
     """
     own: list[Json] = [{"type": "text", "text": system}] if isinstance(system, str) and system else []
     own = own or [dict(block) for block in system or () if not isinstance(block, str)]
@@ -216,7 +216,7 @@ def _mark_last(messages: list[Json], mark: Json) -> bool:
 
 
 def _add_edge(messages: list[Json], edge: str) -> None:
-    """Append the edge to the last user message that has no tool results, because text after results ends the reasoning."""
+    """Append the edge to the last user message without tool results. After tool results it would end the model's reasoning."""
     block = {"type": "text", "text": edge}
     for message in reversed(messages):
         if message["role"] == "user" and not any(one.get("type") == "tool_result" for one in message["content"]):
@@ -226,7 +226,7 @@ def _add_edge(messages: list[Json], edge: str) -> None:
 
 
 def _plain(role: str, parts: Sequence[Part]) -> Json:
-    """Return the message of the API, without the changes in its note."""
+    """Return the message as JSON of the API. Changes that a note of the message contains are not applied."""
     api_role = "user" if role == "tool" else role
     first = parts[0] if parts else TextPart(text="")
     if len(parts) <= 1 and isinstance(first, TextPart) and not notes(first, KEY).get("list"):

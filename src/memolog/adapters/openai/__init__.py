@@ -25,7 +25,7 @@ def wrap(
     settings: Mapping[str, Any] | None = None,
     turn: OpenTurn | SyncGuardedTurn | SyncTurn | None = None,
 ) -> C:
-    """Return a copy of a client that uses memory and the connections of the client.
+    """Return a copy of a client that uses memory. The copy shares the connections of the client.
 
     `OpenAI` needs a `SyncMemory`, and `AsyncOpenAI` needs a `Memory`. Pass `**at(…)` to a call for another thread and resource.
     With `turn` all calls belong to a turn that the caller opened.

@@ -106,7 +106,7 @@ class MemologSession:
         """Run an agent like `Runner.run_streamed`, as one turn. The stream ends when the block is left."""
         async with self._running(options) as (wiring, run):
             result = Runner.run_streamed(agent, said, **wiring)
-            # The SDK reports only whole answers. What the caller reads of an answer is known only from the events.
+            # The SDK reports only complete answers. The events show how much of an incomplete answer the caller has read.
             vars(result)["stream_events"] = partial(run.read, result.stream_events)
             try:
                 yield result
@@ -240,7 +240,7 @@ def to_messages(items: Sequence[object]) -> list[NewMessage]:
 def _new_items(said: Sequence[Item], stored: Sequence[Item]) -> list[Item]:
     """Return the new items at the end of a list, which may begin with the stored conversation."""
     count = len(align(to_messages(said), to_messages(stored)).new)
-    # Consecutive items of the model are one message, so find the item at which this many messages begin.
+    # Consecutive items of the model are one message. So find the first item from which the rest of `said` has `count` messages.
     start = next(place for place in range(len(said) + 1) if len(to_messages(said[place:])) == count)
     return list(said[start:])
 
@@ -276,7 +276,7 @@ class _RunWatch(RunHooks[Any]):
         system_prompt: str | None,
         input_items: list[TResponseInputItem],
     ) -> None:
-        # An agent that runs as a tool calls its model too, which is not the call of this agent run.
+        # An agent that runs as a tool also calls a model. `is_asking` is only about the model of the outer agent.
         self._run.is_asking = not self._run.tools_at_work
         await self._own.on_llm_start(context, agent, system_prompt, input_items)
 
@@ -295,12 +295,12 @@ class _RunWatch(RunHooks[Any]):
 
 _log = logging.getLogger("memolog")
 
-# At most this many of the latest items are read, to find the last user item.
+# Maximum number of the latest items that are read to find the last user item.
 _LATEST: Final = 200
 
 
 class AgentRun(AgentTurn):
-    """The session that the SDK gets for one agent run, with the turn of the agent run."""
+    """The session object that the SDK gets for one agent run. It opens and ends the turn of the agent run."""
 
     def __init__(self, session: MemologSession, *, is_one_turn: bool) -> None:
         super().__init__(session.memory, session.resource, session.thread, zone=session.zone)
@@ -310,12 +310,12 @@ class AgentRun(AgentTurn):
         self.pop_item, self.clear_session = session.pop_item, session.clear_session
         self._config = RunConfig()
         self._fresh: list[Item] = []
-        # The keys of saved items that the SDK will add later, with their number.
+        # Items that are saved already, but that the SDK will still pass to `add_items`: the key of each, and how often.
         self._announced: Counter[str] = Counter()
         self._is_resumed = True
         self.tools_at_work = 0
         self.is_asking = False
-        """Whether the model is being called. An error then comes from the provider, not from a tool."""
+        """Whether the model is being called. An error during this call comes from the provider, not from a tool."""
         self._is_first = True
         self._said: Sequence[Item] = ()
         # The streamed answers that the caller has read, and the number of answers that are saved.
@@ -377,7 +377,10 @@ class AgentRun(AgentTurn):
     async def take_input(
         self, history: list[TResponseInputItem], new: list[TResponseInputItem]
     ) -> list[TResponseInputItem]:
-        """Find the new items at the start of an agent run. Return history and input, joined by the callback of the caller."""
+        """Find the new items at the start of an agent run, and return the history and the input in one list.
+
+        The `session_input_callback` of the caller joins them. Without a callback they are concatenated.
+        """
         history_ids = {id(item) for item in history}
         own = self._config.session_input_callback
         merged = [*history, *new]
@@ -392,7 +395,7 @@ class AgentRun(AgentTurn):
         return merged
 
     async def filter_input(self, data: CallModelData[Any]) -> ModelInputData:
-        """Save the new items and return the context of the memory in place of the history."""
+        """Save the new items, and return the context of the memory as the input of the model in place of the history."""
         # An agent that runs as a tool inherits the filter, but gets no memory: its messages are another conversation.
         sent = data.model_data if self.tools_at_work else await self._context(data)
         own = self._config.call_model_input_filter
@@ -430,7 +433,7 @@ class AgentRun(AgentTurn):
         turn = await self.open()
         usage = usage_of(response.usage, model_of(agent, self._config))
         if not self._is_one_turn:
-            # An output guardrail may still reject the answer. The SDK adds it to the session after that.
+            # An output guardrail may still reject the answer. If it does not, the SDK passes the answer to `add_items`.
             await turn.record(usage=usage)
             return
         items = [plain(item) for item in response.to_input_items()]
@@ -440,7 +443,7 @@ class AgentRun(AgentTurn):
     # ------------------------------------------------------------ the session protocol
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the items of the conversation. Return an empty list if the database cannot be read."""
+        """Return the items of the conversation. If the database cannot be read, return none, or with `config.strict` raise."""
         try:
             return await self._session.get_items(limit)
         except StoreError as error:
@@ -450,7 +453,7 @@ class AgentRun(AgentTurn):
             return []
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Save the items that the SDK adds, unless they are saved already."""
+        """Save the items that the SDK passes, except those that are saved already."""
         self.tools_at_work = 0
         new = await self._unsaved([plain(item) for item in items])
         if new:

@@ -1,10 +1,10 @@
 """Handle one event of a coding agent: write it to the spool, and answer the start of a session with a context pack.
 
-A hook must not fail or delay the agent, so errors are written to a log file and the exit code is always 0.
+A hook must not fail or delay the agent. So HOST and `sweep` write errors to a log file and always exit with code 0.
 
-    python -P -m memolog.apps.hook HOST --db FILE [--resource NAME] [--tokens N] [--config FILE]    event on standard input
-    python -P -m memolog.apps.hook sweep --db FILE [--config FILE]                                  store the spooled events
-    python -P -m memolog.apps.hook mcp --db FILE [--folder FOLDER]                                  MCP tools of a project
+    python -P -m memolog.apps.hook HOST [--db DB] [--resource NAME] [--tokens N] [--config FILE]        event on standard input
+    python -P -m memolog.apps.hook sweep [--db DB] [--config FILE]                                      store the spooled events
+    python -P -m memolog.apps.hook mcp [--db DB] [--resource NAME] [--folder FOLDER] [--config FILE]    MCP tools of a project
 """
 
 # The agent waits for this process, so imports that only some events need are local. Pathlib is slow to import.
@@ -51,7 +51,7 @@ _HOST_FOLDERS = ("CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR", "CURSOR_PROJECT_DIR
 
 
 def started_in(folder: str | None, environment: Mapping[str, str]) -> str:
-    """Return the folder of a session: the project in a variable of the host, else `folder`, else the working folder."""
+    """Return the folder of a session: the project folder in a variable of the host, else `folder`, else the working folder."""
     for name in _HOST_FOLDERS:
         if environment.get(name):
             return environment[name]
@@ -59,13 +59,13 @@ def started_in(folder: str | None, environment: Mapping[str, str]) -> str:
 
 
 def resource_of(folder: str) -> str:
-    """Return the resource of a folder, which is the path of its project, cut to `LONGEST` characters."""
+    """Return the resource of a folder: the path of its project, of which only the last `LONGEST` characters are used."""
     name = "".join(char if char.isprintable() else "?" for char in root_of(folder))
     return name[-LONGEST:]
 
 
 def root_of(folder: str) -> str:
-    """Return the git checkout that contains a folder, or its main checkout for a worktree. Without git, return the folder."""
+    """Return the git checkout that contains a folder. For a worktree, return the main checkout; without git, the folder."""
     start = os.path.realpath(folder)
     at = start
     while True:
@@ -150,8 +150,9 @@ def sweep_apart(options: Options) -> None:
     arguments = [sys.executable, "-P", "-m", "memolog.apps.hook", "sweep"]
     if options.config:
         arguments += ["--config", options.config]
-    # The observer may call a host that has these hooks. With MEMOLOG_HOOKS=off, events of that call are not stored. The address
-    # may contain a password, so it is not passed as an argument, which every user of the machine could see.
+    # The model of the observer may be a coding agent that has these hooks. With MEMOLOG_HOOKS=off, the events of that agent are
+    # not stored. The address of the database may contain a password. It is passed in MEMOLOG_DB, because every user of the
+    # machine can see the arguments of a process.
     environment = {**os.environ, "MEMOLOG_HOOKS": "off", "MEMOLOG_DB": options.db}
     if not hasattr(os, "fork"):
         import subprocess
@@ -191,7 +192,8 @@ def _serve_tools(options: Options) -> None:
     folder = options.folder if options.folder and "$" not in options.folder else None
     resource = options.resource or resource_of(started_in(folder, os.environ))
     with suppress(OSError):
-        # Leave the project, so that its settings file is not read. A hostile repository could set a model that gets all messages.
+        # Leave the project folder, so that a settings file in it is not read. In a hostile repository this file could set a
+        # model, and all messages would be sent to that model.
         os.chdir(Path.home())
     # The host may start its servers before the first sweep has created the database.
     if "://" not in options.db and not Path(options.db).exists():

@@ -1,7 +1,7 @@
 """Keep hook events in files until a sweep stores them in the database. Each session has a file of JSON lines.
 
-A writer appends to the file. A sweep renames the file before it reads it. If a writer notices that its file was renamed,
-it writes its lines again, because the sweep may have read the file before them.
+A writer appends lines to the file. A sweep renames the file and then reads it. If the file was renamed while a writer wrote, the
+sweep may have read it before the lines were in it. So the writer writes its lines again, to a new file.
 """
 
 import json
@@ -20,7 +20,7 @@ _TAKEN: Final = ".taken"
 _LONGEST_NAME: Final = 120
 # Maximum size of `errors.log` in bytes. A larger file is renamed.
 _LARGEST_LOG: Final = 200_000
-# Maximum number of times that a writer writes its lines.
+# Maximum number of attempts of a writer to write its lines.
 _TRIES: Final = 5
 
 Record = dict[str, Any]
@@ -37,7 +37,7 @@ def default_db(environment: Mapping[str, str]) -> str:
 
 
 def make_private(folder: str) -> None:
-    """Create a folder and its parent (the folder of the database) if they are missing, readable only by the owner."""
+    """Create a folder and its parent folder if they are missing. Only the owner can read new folders."""
     for path in (os.path.split(folder)[0] or ".", folder):
         os.makedirs(path, mode=0o700, exist_ok=True)
 
@@ -62,8 +62,8 @@ class Spool:
     # ------------------------------------------------------------ writing
 
     def append(self, name: str, *records: Record) -> int:
-        """Append events to the file of a session, and return the number of bytes. Readers ignore a half-written line."""
-        # Begin with a line break, because an interrupted writer may have left half a line. JSON escapes lone surrogates.
+        """Append events to the file of a session, and return their number of bytes. Readers ignore a half-written line."""
+        # Begin with a line break, because an interrupted writer may have left half a line. `json.dumps` escapes lone surrogates.
         line = b"".join(b"\n" + json.dumps(record).encode() + b"\n" for record in records)
         path = self._path(safe_name(name))
         for attempt in range(_TRIES):
@@ -80,7 +80,7 @@ class Spool:
                     rest = rest[os.write(file, rest) :]
                 if _is_same(path, file):
                     break
-                # A sweep has taken the file, perhaps before these lines were written. So write them again.
+                # A sweep has renamed the file, and may have read it before these lines were in it. So write the lines again.
             finally:
                 os.close(file)
         return len(line)
@@ -137,7 +137,7 @@ def _records(path: str) -> list[Record]:
 
 
 def safe_name(name: str) -> str:
-    """Return a safe file name for a session. Two sessions with the same result share a file, which is harmless."""
+    """Return a safe file name for a session. Two sessions may get the same name. It is harmless if they share a file."""
     return "".join(char if char.isalnum() or char in "._-" else "_" for char in name)[:_LONGEST_NAME].lstrip(".") or "_"
 
 
@@ -149,7 +149,7 @@ def _is_same(path: str, file: int) -> bool:
 
 
 def note(spool: Spool, environment: Mapping[str, str], at: float, words: str) -> None:
-    """Append an error to `errors.log` of the spool or, if that fails, of `home`. A second failure is ignored."""
+    """Append an error to `errors.log` in the folder of the spool or, if that fails, in `home`. A second failure is ignored."""
     line = f"{at:.0f} {' '.join(words.split())[:2000]}\n"
     for folder in (spool.folder, home(environment)):
         path = os.path.join(folder, "errors.log")
