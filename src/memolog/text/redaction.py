@@ -75,12 +75,13 @@ class Redactor:
         if not self.enabled or (len(text) < _MIN_TEXT and not self.extra):
             return text
         if len(text) > _MAX_REMEMBERED:
-            return self._redacted(text)
+            return self.redact_anew(text)
         clean = _redacted((self, text))
         # Callers compare the identity, and the cached text may be an equal one.
         return text if clean == text else clean
 
-    def _redacted(self, text: str) -> str:
+    def redact_anew(self, text: str) -> str:
+        """Do the same as `redact`, without the cache."""
         # The search is repeated, because a secret may be found only after the secret before it is replaced.
         for _ in range(_LAYERS):
             secrets = _joined(self._found(text, _LAYERS))
@@ -124,7 +125,7 @@ class Redactor:
 def _redacted(given: tuple[Redactor, str]) -> str:
     """Redact a text once. The same message is redacted for its transcript, for the checks of a reply and for the index."""
     redactor, text = given
-    return redactor._redacted(text)  # noqa: SLF001 - a part of the class above
+    return redactor.redact_anew(text)
 
 
 REDACTION: Final = Redactor()
