@@ -1,7 +1,7 @@
 """The context as a value: prefix, note, tail, ephemeral messages and edge, in this order, with token counts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from importlib import import_module
 from types import MappingProxyType
@@ -37,6 +37,8 @@ class ContextMessage:
     created_at: datetime | None = None
     synthetic: bool = False
     """True for notes, summaries and missing results, which are not part of the conversation."""
+    turn: str | None = field(default=None, compare=False, repr=False)
+    """The turn that saved the message. None if it is not stored, or was imported."""
 
     @classmethod
     def of(cls, message: Message | NewMessage) -> Self:
@@ -47,6 +49,7 @@ class ContextMessage:
             seq=message.seq if isinstance(message, Message) else None,
             speaker=message.speaker,
             created_at=message.created_at,
+            turn=message.turn if isinstance(message, Message) else None,
         )
 
     @classmethod
@@ -116,13 +119,12 @@ class Context:
     def messages(self) -> tuple[ContextMessage, ...]:
         """Return all messages in order: the note that opens the tail, the tail, the ephemeral messages.
 
-        If a question follows tool results that were never answered, an answer that says so is added between them, because many
-        servers refuse a question after tool results.
+        If a question follows tool results that an earlier turn never answered, an answer that says so is added between them,
+        because many servers refuse a question after tool results.
         """
         messages = [] if self.note is None else [ContextMessage.note(self.note.text)]
         for message in (*self.tail, *self.ephemeral):
-            is_question = message.role == "user" and message.seq is not None and not message.synthetic
-            if is_question and messages and messages[-1].role == "tool":
+            if messages and messages[-1].role == "tool" and _is_next_question(messages[-1], message):
                 messages.append(ContextMessage(role="assistant", parts=(TextPart(text=_NO_ANSWER),), synthetic=True))
             messages.append(message)
         return tuple(messages)
@@ -180,6 +182,13 @@ class Context:
         """Return prefix, note and tail as one text. Later contexts only append to this text, until the log changes."""
         opening = "".join(f"{text}\n\n" for text in (self.system, self.note.text if self.note else "") if text)
         return opening + "".join(message.render() for message in self.tail)
+
+
+def _is_next_question(before: ContextMessage, message: ContextMessage) -> bool:
+    """Return whether a message is a question of another turn. Words that a tool adds are of the turn that called the tool."""
+    if message.role != "user" or message.synthetic or message.turn is None:
+        return False
+    return before.turn is not None and before.turn != message.turn
 
 
 def _are_one(first: ContextMessage, second: ContextMessage) -> bool:
