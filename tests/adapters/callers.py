@@ -401,7 +401,8 @@ class LangChain(Caller):
         self._at = self._before[question]
 
     async def _run(self, text: str, work: Awaitable[Any]) -> None:
-        self._before[text] = self._at
+        # A question that is asked again after a failure is in the checkpoint already.
+        self._before.setdefault(text, self._at)
         try:
             await work
         finally:

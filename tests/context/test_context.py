@@ -172,15 +172,15 @@ def test_the_note_opens_the_messages() -> None:
 
 
 def test_a_question_after_results_that_were_never_answered() -> None:
-    """An answer that says so stands between them. A note of the memory after results is not a question."""
+    """An answer that says so stands between them. Words of the same turn and notes of the memory are no next question."""
     call = ContextMessage(role="assistant", parts=(ToolCallPart(id="c1", name="look", arguments={}),), seq=2)
-    result = ContextMessage(role="tool", parts=(ToolResultPart(call_id="c1", content="1"),), seq=3)
-    question = ContextMessage(role="user", parts=(TextPart(text="And now?"),), seq=4)
-    made = Context(tail=(replace(question, seq=1), call, result, question))
+    result = ContextMessage(role="tool", parts=(ToolResultPart(call_id="c1", content="1"),), seq=3, turn="a")
+    question = ContextMessage(role="user", parts=(TextPart(text="And now?"),), seq=4, turn="b")
+    made = Context(tail=(replace(question, seq=1, turn="a"), call, result, question))
     assert [message.role for message in made.messages] == ["user", "assistant", "tool", "assistant", "user"]
     assert made.messages[3].synthetic
-    note = ContextMessage.note("[A tool answered late.]", seq=4)
-    assert Context(tail=(call, result, note)).messages == (call, result, note)
+    for other in (replace(question, turn="a"), ContextMessage.note("[A tool answered late.]", seq=4)):
+        assert Context(tail=(call, result, other)).messages == (call, result, other)
 
 
 # ---------------------------------------------------------------- prefix and note

@@ -1,7 +1,7 @@
 """The context as a value: prefix, note, tail, ephemeral messages and edge, in this order, with token counts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from importlib import import_module
 from types import MappingProxyType
@@ -37,6 +37,8 @@ class ContextMessage:
     created_at: datetime | None = None
     synthetic: bool = False
     """True for notes, summaries and missing results, which are not part of the conversation."""
+    turn: str | None = field(default=None, compare=False, repr=False)
+    """The turn that saved the message. None if it is not stored, or was imported."""
 
     @classmethod
     def of(cls, message: Message | NewMessage) -> Self:
@@ -47,6 +49,7 @@ class ContextMessage:
             seq=message.seq if isinstance(message, Message) else None,
             speaker=message.speaker,
             created_at=message.created_at,
+            turn=message.turn if isinstance(message, Message) else None,
         )
 
     @classmethod
@@ -118,7 +121,7 @@ class Context:
 
         If tool results end the tail, ephemeral messages follow the last user message, because a model that reads other text after
         results loses its reasoning, and many servers refuse it. An ephemeral message of the assistant stays at the end. If a
-        question follows tool results that were never answered, an answer that says so is added between them, because many servers
+        question follows tool results that an earlier turn never answered, an answer that says so is added between them, because many servers
         refuse a question after tool results.
         """
         opening = () if self.note is None else (ContextMessage.note(self.note.text),)
@@ -128,8 +131,7 @@ class Context:
             place = max((n + 1 for n, message in enumerate(said) if message.role == "user"), default=0)
         messages: list[ContextMessage] = []
         for message in (*said[:place], *self.ephemeral, *said[place:]):
-            is_question = message.role == "user" and message.seq is not None and not message.synthetic
-            if is_question and messages and messages[-1].role == "tool":
+            if messages and messages[-1].role == "tool" and _is_next_question(messages[-1], message):
                 messages.append(ContextMessage(role="assistant", parts=(TextPart(text=_NO_ANSWER),), synthetic=True))
             messages.append(message)
         return tuple(messages)
@@ -190,6 +192,13 @@ class Context:
         """Return prefix, note and tail as one text. Later contexts only append to this text, until the log changes."""
         opening = "".join(f"{text}\n\n" for text in (self.system, self.note.text if self.note else "") if text)
         return opening + "".join(message.render() for message in self.tail)
+
+
+def _is_next_question(before: ContextMessage, message: ContextMessage) -> bool:
+    """Return whether a message is a question of another turn. Words that a tool adds are of the turn that called the tool."""
+    if message.role != "user" or message.synthetic or message.turn is None:
+        return False
+    return before.turn is not None and before.turn != message.turn
 
 
 def _are_one(first: ContextMessage, second: ContextMessage) -> bool:

@@ -317,7 +317,8 @@ def _missing(piece: ContextMessage, answers: Iterable[ContextMessage]) -> Iterat
         answered[call.id] -= 1
         if answered[call.id] < 0:
             result = ToolResultPart(call_id=call.id, content=_NO_RESULT, name=call.name, is_error=True)
-            yield ContextMessage(role="tool", parts=(result,), created_at=piece.created_at, synthetic=True)
+            at, turn = piece.created_at, piece.turn
+            yield ContextMessage(role="tool", parts=(result,), created_at=at, synthetic=True, turn=turn)
 
 
 def _notes(

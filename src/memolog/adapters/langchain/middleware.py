@@ -275,9 +275,15 @@ class Run(AgentTurn):
             # The checkpoint contains the messages of every attempt, so compare until no more are found.
             before, fresh = len(fresh), await self.new(fresh)
         asked = [one for one in messages if _is_said(one)]
-        ids = {one.id for one in asked[_question(asked) :] if one.id}
-        known = [row.seq for id_ in ids for row in await self.rows(id_) if row.state == "live"]
-        self._repeated = tuple({*self._repeated, *known})
+        known: list[Message] = []
+        turn: str | None = None
+        for one in asked[_question(asked) :]:
+            rows = [row for row in await self.rows(one.id or "") if row.state == "live"]
+            known += rows
+            if isinstance(one, HumanMessage):
+                turn = rows[-1].turn if rows else None
+        # Unanswered questions of earlier turns are before this question in the state, but are not part of it.
+        self._repeated = tuple({*self._repeated, *(row.seq for row in known if turn is not None and row.turn == turn)})
         return list(fresh)
 
     async def _last_stored(self, said: Sequence[BaseMessage]) -> int | None:
