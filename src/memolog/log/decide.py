@@ -43,7 +43,8 @@ _FIRST_SECONDS = 2.0
 _LONGEST_SECONDS = 600.0
 _LEAST_FACTOR, _MOST_FACTOR = 0.75, 1.25
 
-# One model call observes short spans of several threads. They have at most this many tokens, because a failed call loses all.
+# One model call can observe short spans of several threads. Together they have at most this many tokens, because a failed call
+# loses all of them.
 _BATCH_TOKENS = 10_000
 # After a reflection the log must grow by at least this share of its limit before the next reflection.
 _GROWTH = 0.1
@@ -106,7 +107,7 @@ def activate(state: State, config: Config, now: datetime) -> Activate | None:
     if is_by_hand:
         chosen = tuple(group for group, _ in groups)
     elif state.seen_tokens > config.floor:
-        # The floor counts seen messages only. A group must be activated only if the seen messages alone fill the tail.
+        # Only seen messages count towards the floor. If they alone reach the limit, at least one group is activated.
         at_least = int(state.seen_tokens >= limit)
         chosen = choose(groups, state.seen_tokens, config.floor, at_least=at_least)
     else:
@@ -276,7 +277,7 @@ def _is_resting(state: State, now: datetime) -> bool:
 
 
 def _rest(state: State, now: datetime) -> str:
-    """Return the first words of a reason if no run may start after failures, else an empty text."""
+    """Return the beginning of a reason, which names the failures, if no run may start because of them. Else return ""."""
     return f"the observer is given a rest after {state.log.failures} failures; " if _is_resting(state, now) else ""
 
 
@@ -310,9 +311,9 @@ def _free_of_charge(state: State, config: Config, now: datetime) -> str | None:
 def _step(state: State, config: Config) -> int | None:
     """Return how many tokens the tail must grow before the next span is observed. None if buffering is off.
 
-    Close to the limit it is half a step. While runs are running it is longer, because an observer that falls behind catches up
-    faster with longer spans, so that turns wait less often. A quarter more per run was the best value in a simulation with steps
-    of 2,000 tokens and answers of 0.5 to 2 s.
+    The result is `buffer_step`, or half of it close to the limit. While runs are running, it is longer by a quarter per run. With
+    longer spans an observer that falls behind catches up faster, so that turns wait less often. A quarter was the best value in a
+    simulation with steps of 2,000 tokens and answers of 0.5 to 2 s.
     """
     step, busy = config.buffer_step, len(state.running("observe"))
     if step is None:
@@ -376,9 +377,9 @@ def activatable(state: State, now: datetime) -> tuple[tuple[ReadyGroup, int], ..
 
 
 def _rank(state: State, tail: Tail, last: int, now: datetime) -> int:
-    """Return 2 if the group contains the last answer of the current thread, 1 for another active thread, else 0.
+    """Return the rank of the group that ends at message `last`. Groups of a lower rank are activated first.
 
-    Groups of a lower rank are activated first.
+    The rank is 2 if the group contains the last answer of the current thread, 1 for that of another active thread, else 0.
     """
     answers = [weight.seq for weight in tail.weights if weight.role == "assistant" and tail.is_seen(weight.seq)]
     if not answers or last < answers[-1]:
@@ -393,7 +394,8 @@ def choose(
 ) -> tuple[ReadyGroup, ...]:
     """Return the first groups, at least `at_least`, so that after their activation the tail is close to the floor.
 
-    These are the fewest groups that bring the tail down to the floor. If that leaves far too little, the last one is left out.
+    These are the fewest groups that bring the tail down to the floor. If they would leave far too little in the tail, the last of
+    them is not returned.
     """
     target = tail_tokens - floor
     removed = 0
@@ -516,7 +518,7 @@ def longest_span(stretch: FreeStretch, most: int, least: int = 0) -> Span | None
 
     A span of fewer than `least` tokens is extended to the next possible end, even beyond `most`. The shortest possible span is
     returned even if it exceeds `most`. None means that a tool call without a result allows no end yet. A span may always end at
-    the end of a hole, because the span after the hole was started there.
+    the end of a hole, because the next group or run begins there.
     """
     ends = closed_ends(stretch.weights)
     if stretch.is_hole and stretch.weights:
