@@ -88,7 +88,7 @@ class SyncWorkingMemory:
     def versions(self, *, limit: int = 50, before: int | None = None) -> tuple[DocumentVersion, ...]:
         """Return the versions, the newest first. Pass the lowest number as `before` to get older versions."""
     def diff(self, old: int, new: int | None = None) -> str:
-        """Return the difference between version `old` and version `new`, or the present version, in the form of `diff -u`."""
+        """Return the difference between two versions in the form of `diff -u`. `new` is by default the present version."""
     def start(
         self, name: str = "personal", *, who: str, schema: JsonObject | None = None, value: JsonObject | None = None
     ) -> Document:
@@ -156,7 +156,7 @@ class SyncTasks:
     ) -> Closed:
         """Close a task, and return it with the tasks that this unblocked. `claim_next` then claims the next ready task."""
     def draft_summary(self, task: str, *, most: int = 8) -> DraftSummary:
-        """Draft the summary for closing a task, with citations. The model writes it if there is one."""
+        """Draft the summary for closing a task, with citations. If the memory has a model, the model writes the draft."""
     def create(
         self,
         title: str,
@@ -226,7 +226,7 @@ class SyncTasks:
     def duplicates(
         self, task: str | None = None, *, title: str | None = None, least: float = 0.6, limit: int = 20
     ) -> tuple[LikelyDuplicate, ...]:
-        """Return pairs of tasks that are likely duplicates: all pairs, or those of a task or of a new title."""
+        """Return pairs of tasks that are likely duplicates: all pairs, or only those with `task` or a task of this `title`."""
     def attach(
         self,
         task: str,
@@ -263,7 +263,7 @@ class SyncTasks:
         limit: int = 10,
         after: str | None = None,
     ) -> ReadyTasks:
-        """Return the tasks that can be claimed now, by priority, then age, each with the reasons, and the counts of all tasks."""
+        """Return the tasks that can be claimed now, sorted by priority and age, with reasons, and the counts of all tasks."""
     def counts(self) -> TaskCounts:
         """Return how many tasks are ready, blocked, deferred and in progress."""
     def explain(self, task: str) -> Explained:
@@ -681,7 +681,7 @@ class SyncMemory:
     def open(self) -> None:
         """Open the database if it is not open."""
     def close(self) -> None:
-        """Let background work finish, then close the database and end the thread. Closing twice is harmless."""
+        """Wait for background work, then close the database and end the thread. A second call does nothing."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

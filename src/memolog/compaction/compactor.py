@@ -1,7 +1,7 @@
 """Replace old messages by summaries: on request or, for threads without a log, when there are enough newer messages.
 
 A summary is made from the observations of the log, or by the model, or by the embedded observer if the model fails. The thread is
-not locked meanwhile. If a message of the batch has changed, the batch is read again.
+not locked while the summary is made. If a message of the batch changes during that time, the batch is read again.
 """
 
 from collections.abc import Sequence
@@ -86,7 +86,7 @@ class Compacting:
         try:
             after, due = await self._store.compactions.due(resource, thread, keep=keep)
             name, lasts = f"compact {thread[:_NAME_CHARACTERS]}", timedelta(seconds=config.lease)
-            # Without the lease, another process is compacting this thread.
+            # If the lease cannot be acquired, another process is compacting this thread.
             if due >= config.compaction.batch and (
                 lease := await self._store.leases.acquire(resource, name, self._core.owner, lasts=lasts)
             ):

@@ -60,7 +60,7 @@ class SummaryLine:
 
 
 class Compactions(Calls):
-    """The compactions of every resource, one resource at a time."""
+    """Makes, lists, restores and prunes compactions. Every call is for one resource."""
 
     def __init__(self, engine: Engine, new_id: Callable[[], str]) -> None:
         super().__init__(engine)
@@ -72,7 +72,7 @@ class Compactions(Calls):
     def candidates(
         self, resource: str, thread: str, *, after: int = 0, again: bool = False, limit: int = 100
     ) -> Script[tuple[CompactionCandidate, ...]]:
-        """Return the messages from the first one that may be compacted, including tombstones.
+        """Return the first message that may be compacted and the messages after it, including tombstones.
 
         Messages that were restored by hand may be compacted only if `again` is True.
         """
@@ -278,7 +278,7 @@ def _pruning(thread_pk: int, seqs: Sequence[int], left: Callable[[str], str]) ->
         texts = [{"thread_pk": thread_pk, "seq": row.seq, "search": _left_of(row.search, left)} for row in rows]
         yield q.prune_message.many(texts)
     gone = set(seqs)
-    # These are also batches that were restored and whose messages were compacted again.
+    # The query also returns batches that were restored and whose messages were compacted again.
     for row in (yield q.compactions_over(thread_pk=thread_pk, first_seq=seqs[0], last_seq=seqs[-1])):
         before = loads(row.before)
         for old in before:

@@ -13,7 +13,7 @@ from memolog.core.exact_json import JsonObject, nothing
 
 
 class Unchanged:
-    """The type of the default of an argument for which None is a valid value."""
+    """The type of `UNCHANGED`, the default of arguments for which None is a valid value."""
 
 
 UNCHANGED: Final = Unchanged()
