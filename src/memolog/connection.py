@@ -100,7 +100,7 @@ class Components:
             await self.outbox.stop()
         finally:
             await self.store.close()
-        # A running turn may have started a run meanwhile.
+        # A turn that is still open may have started a run since `runner.close` was called.
         await self.runner.close(0.0)
         for model in (models.observe, models.reflect):
             if model is not None:

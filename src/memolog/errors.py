@@ -77,7 +77,7 @@ class InputError(MemologError):
 
 
 class EmptyId(InputError):
-    """An id or a name is empty, for example that of a resource, thread, message, task or label."""
+    """An id or a name is empty, for example the id of a resource, thread, message or task, or a label."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(

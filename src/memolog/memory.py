@@ -166,7 +166,7 @@ class Thread(_Handle):
         return Turn(connection, self.id, self.resource, own=settings, model=model, zone=zone)
 
     async def context(self, *messages: Given, model: str | None = None, zone: str | None = None) -> Context:
-        """Return the context that the model would see now, with these messages added. Saves nothing and starts nothing."""
+        """Return the context that the model would see now, with `messages` added. Saves nothing and starts nothing."""
         async with self.turn(model=model, zone=zone, settings=_LOOKING) as turn:
             return await turn.prepare(*messages)
 

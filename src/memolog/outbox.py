@@ -254,7 +254,7 @@ class Outbox:
         except MemologError as error:
             return error
         except Exception as error:  # noqa: BLE001 - an unexpected error must not end the retries
-            _log.exception("saving what turns left behind failed unexpectedly")
+            _log.exception("saving the data of ended turns failed unexpectedly")
             return error
         return None
 
@@ -295,10 +295,10 @@ class Outbox:
         if not counts:
             return None
         # StoreClosed means that this is a second `aclose`. The cause of the loss is that the first one was interrupted.
-        why = "closing was cut short" if isinstance(problem, StoreClosed) else str(problem or "it was given up")
+        why = "closing was interrupted" if isinstance(problem, StoreClosed) else str(problem or "saving was given up")
         lost = NotSaved(counts, why)
         _log.error("%s", lost)
-        what = "saving what was left when the memory was closed"
+        what = "saving unsaved messages when the memory was closed"
         for resource, thread in counts:
             bus.degraded(resource, thread, what, lost)
         return lost
@@ -401,8 +401,8 @@ class Outbox:
                 if not isinstance(error, Exception) or _is_temporary(error):
                     pending.spent.insert(0, spent)
                     raise
-                what = f"the usage of a request of thread {pending.thread} cannot be booked"
-                self._give_up(pending, what, error, doing="booking what was spent")
+                what = f"the usage of a request of thread {pending.thread} cannot be stored"
+                self._give_up(pending, what, error, doing="storing usage")
             else:
                 await self._learn(pending, spent)
             finally:
@@ -439,7 +439,7 @@ class Outbox:
             pending.contexts.pop(0)
 
     def _give_up(
-        self, pending: Pending, what: str, error: Exception, *, doing: str = "saving what a turn left behind"
+        self, pending: Pending, what: str, error: Exception, *, doing: str = "saving the data of a turn"
     ) -> None:
         """Report data that can never be saved and is not retried."""
         if not isinstance(error, MemologError):

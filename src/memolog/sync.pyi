@@ -375,7 +375,7 @@ class SyncThread:
         only.
         """
     def context(self, *messages: Given, model: str | None = None, zone: str | None = None) -> Context:
-        """Return the context that the model would see now, with these messages added. Saves nothing and starts nothing."""
+        """Return the context that the model would see now, with `messages` added. Saves nothing and starts nothing."""
     def seen(self, number: int) -> Context:
         """Rebuild the context of an earlier request. `number` is the number of the request in the thread, counted from 1."""
     def messages(self, *, after: int | None = None, before: int | None = None, limit: int = 50) -> Page[Message]:

@@ -148,7 +148,7 @@ class Forgetting(LogChanges):
         events: datetime | None = None,
         dry_run: bool = False,
     ) -> Forgotten:
-        """Forget messages, stored prompts, and events with context records from before these times. None means no limit."""
+        """Forget messages, stored prompts, and events with context records older than these times. Pass None to keep a kind."""
         check_ids(resource=resource)
         at = self._now()
 

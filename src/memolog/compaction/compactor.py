@@ -39,7 +39,7 @@ _LOOKED_AT: Final = 40
 _MOST_LOOKED_AT: Final = 5_000
 _MOST_TRIES: Final = 5
 _NAME_CHARACTERS: Final = 400
-# A batch with more tokens than this is processed in a worker thread. Each message counts as _TOKENS_A_MESSAGE more.
+# A batch of more than _LONG_TOKENS is processed in a worker thread. Each message counts as _TOKENS_A_MESSAGE tokens more.
 _LONG_TOKENS: Final = 4_000
 _TOKENS_A_MESSAGE: Final = 100
 
@@ -210,7 +210,7 @@ class Compacting:
                 if lines := _lines_of(answer):
                     return lines
         except (RunFault, BudgetSpent) as fault:
-            self._core.bus.degraded(resource, thread, "summing up messages", fault)
+            self._core.bus.degraded(resource, thread, "summarising messages", fault)
         finally:
             if ask.usage is not None:
                 await self._store.ledger.add(resource, replace(ask.usage, thread=thread))

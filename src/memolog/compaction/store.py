@@ -26,7 +26,7 @@ q = load_queries("compaction/compactions")
 
 # Messages per query.
 _AT_ONCE: Final = 500
-# If more characters than this are written, this is done in a worker thread. Each message counts as _ROW_CHARACTERS more.
+# A worker thread writes more than _FEW_CHARACTERS characters. Each message counts as _ROW_CHARACTERS characters more.
 _ROW_CHARACTERS: Final = 100
 _FEW_CHARACTERS: Final = 50_000
 
@@ -242,7 +242,7 @@ class Compactions(Calls):
 
 
 def undoing_compactions(thread_pk: int, first: int, last: int) -> Script[None]:
-    """Restore every batch with one of these messages and delete its summary, because it may quote the messages."""
+    """Restore every batch that has messages from `first` to `last`, and delete its summary, which may quote the messages."""
     for row in (yield q.compactions_over(thread_pk=thread_pk, first_seq=first, last_seq=last)):
         if row.restored_at is None:
             yield from _restoring(row)

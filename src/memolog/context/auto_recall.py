@@ -94,7 +94,7 @@ async def find_passages(
 async def read_passages(store: "Store", resource: str, record: JsonObject) -> tuple[Passage, ...]:
     """Return the passages that are listed in the record of a context."""
     recalled: list[list[Any]] = record.get("recalled", [])
-    # Older records have no places, so these messages are cut in the middle.
+    # Records of older releases have no places, so their messages are cut in the middle.
     at: list[list[list[int] | None]] = record.get("recalled_at", [[] for _ in recalled])
     passages: list[Passage] = []
     for (thread, hit, *seqs), places in zip(recalled, at, strict=True):

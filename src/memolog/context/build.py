@@ -455,7 +455,7 @@ class Contexts:
 
 
 def _large_files(view: View, context: Context) -> tuple[Message, ...]:
-    """Return the messages with large files that a context shows. Empty if the context was shortened, so that this is unknown."""
+    """Return the messages with large files that a context shows. If the context was shortened, they are unknown: return ()."""
     if context.trimmed or context.shortened:
         return ()
     return tuple(m for m in view.snapshot.tail if m.file_tokens and not is_compacted(m))

@@ -99,7 +99,7 @@ def _hints(view: View) -> str:
 
 
 def working_memory_text(texts: Mapping[str, str]) -> str | None:
-    """Return the text that a context shows of these documents, by scope. None if all are empty.
+    """Return the text that a context shows for the documents in `texts`, which has them by scope. None if all are empty.
 
     The document of the thread comes after the document of the resource, and the text says that it has precedence.
     """

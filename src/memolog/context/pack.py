@@ -53,7 +53,7 @@ class PackConversation:
     messages: tuple[Message, ...] = ()
     """The messages that no group covers, the oldest first."""
     earlier: int = 0
-    """How many earlier messages no group covers either."""
+    """How many messages before `messages` no group covers."""
     light: frozenset[int] = frozenset()
     """The places in `groups` of groups whose lines count less: those about sub-agents."""
 
@@ -146,7 +146,7 @@ async def context_pack(
         replace(one, messages=tuple(replace(m, parts=parts_without_secrets(m.parts, redactor)) for m in one.messages))
         for one in conversations
     ]
-    # A new thread has no working memory, and that of another thread must not be shown.
+    # A new thread has no working memory of its own, and the working memory of another thread must not be shown.
     if own is not None and snapshot is not None:
         facts = dict(snapshot.facts.now)
     else:

@@ -427,7 +427,7 @@ class Config(SettingGroup):
         return block_at(self.observation.block_after, self.threshold_for(log_tokens))
 
     def reflection_target_for(self, slice_tokens: int) -> int:
-        """Return the maximum size of a reflection of observations with this many tokens."""
+        """Return the maximum tokens of a reflection of observations that have `slice_tokens` tokens."""
         return round(slice_tokens * self.reflection.target)
 
     @classmethod
@@ -469,7 +469,7 @@ class Config(SettingGroup):
         return self._layered(_values(self), self.named, [read_mapping(overrides, _known())])
 
     def completed(self, stored: Mapping[str, object]) -> Self:
-        """Return a copy with stored settings, by dotted name, for those that were not given.
+        """Return a copy in which stored settings replace the settings that were not given. `stored` has dotted names.
 
         Stored settings that no longer exist or contradict the given ones are ignored.
         """

@@ -44,7 +44,7 @@ class Hints:
 
 
 def threads_of_subagents(threads: Iterable[str]) -> frozenset[str]:
-    """Return the threads of sub-agents: those whose id is the id of another thread with a hyphen and more after it."""
+    """Return the threads of sub-agents. Their id is the id of another thread, followed by a hyphen and more characters."""
     known = frozenset(threads)
     return frozenset(one for one in known if any(one[: hit.start()] in known for hit in _HYPHEN.finditer(one)))
 

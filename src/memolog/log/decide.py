@@ -83,7 +83,7 @@ def recover(state: State, config: Config, now: datetime) -> Recover | None:
     del config
     for run in sorted(state.runs, key=lambda run: (run.span.first if run.span else 0, run.id)):
         if run.status == "running" and (run.is_silent or run.lease_until <= now):
-            return Recover(run=run.id, fence=run.fence, reason="its owner let the lease run out")
+            return Recover(run=run.id, fence=run.fence, reason="the lease of its owner has ended")
         if run.status == "failed" and is_due(run.retry_at, now) and is_due(state.log.retry_at, now):
             return Recover(run=run.id, fence=run.fence, reason=f"try {run.attempt + 1} after a failure")
     return None
@@ -141,7 +141,7 @@ def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
     hole = next((stretch for stretch in stretches if stretch.is_hole), None)
     if hole is not None:
         spans = _pick((hole,), config.threshold)
-        reason = "finished observations wait for what comes before them"
+        reason = "buffered groups wait until earlier messages are observed"
     elif state.asked.by_hand & {"buffer", "observe"} or (state.asked.ending and config.buffer_on_idle):
         spans = _pick(stretches, config.threshold)
         reason = "asked for by hand" if state.asked.by_hand else "the turn is over and the observer is idle"
@@ -242,7 +242,7 @@ def wait(state: State, config: Config, now: datetime) -> Wait:
 
 
 RULES: Final[tuple[Rule, ...]] = (
-    Rule(decision=Recover, when="a run's lease has ended, or a failed run's time has come", test=recover),
+    Rule(decision=Recover, when="a run's lease has ended, or a failed run may be retried", test=recover),
     Rule(
         decision=Activate, when="groups are buffered and the tail is full, or the cache is cold anyway", test=activate
     ),
@@ -255,7 +255,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(decision=Observe, when="this thread's tail is far too full and nothing can be activated", test=observe),
     Rule(decision=Reflect, when="the log is half full", test=reflect),
     Rule(decision=Trim, when="a hard limit is set and still exceeded", test=trim),
-    Rule(decision=Wait, when="nothing of this applies", test=wait),
+    Rule(decision=Wait, when="no other rule applies", test=wait),
 )
 
 
@@ -278,7 +278,7 @@ def _is_resting(state: State, now: datetime) -> bool:
 
 def _rest(state: State, now: datetime) -> str:
     """Return the beginning of a reason, which names the failures, if no run may start because of them. Else return ""."""
-    return f"the observer is given a rest after {state.log.failures} failures; " if _is_resting(state, now) else ""
+    return f"the observer waits after {state.log.failures} failures; " if _is_resting(state, now) else ""
 
 
 def _is_condensed(groups: tuple[GroupRow, ...]) -> bool:

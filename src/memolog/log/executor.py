@@ -183,7 +183,7 @@ class Core:
             is_long = has_many_parts(snapshot.tail)
             decision = await offload(_decided, snapshot, config, asked, now, when=is_long)
             if not hold.is_held and not _is_wait(decision):
-                decision = Wait(reason="another turn is at the log")
+                decision = Wait(reason="another caller has locked the log")
             name = type(decision).__name__
             names.append(name)
             decided = Decided(at=now, resource=resource, thread=thread, decision=name, reason=decision.reason)

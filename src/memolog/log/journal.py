@@ -164,4 +164,4 @@ class EventJournal:
         try:
             await self._store.journal.add(resource, to_store)
         except MemologError as error:
-            self.bus.degraded(resource, to_store[0].thread, "keeping events", error)
+            self.bus.degraded(resource, to_store[0].thread, "storing events", error)

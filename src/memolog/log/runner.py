@@ -231,7 +231,7 @@ class Runner:
                 try:
                     await self._store_outcome(batch, outcome)
                 except LeaseLost as lost:
-                    # A thread of the call was deleted or withdrawn. The results of the other threads are still stored.
+                    # One thread of this call was deleted, or its messages were withdrawn. Results of other threads are stored.
                     await self._refused(batch, outcome.claim, str(lost))
         except RunFault as fault:
             if fault.is_final:

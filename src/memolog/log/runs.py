@@ -196,7 +196,7 @@ class Runs(Calls):
                 raise LeaseLost(claim.run, claim.owner, claim.fence)
             yield from _store_group(resource, ended[0], result, at)
             if result.omitted:
-                # Stored with the run, because these observations are dropped only when the reflection is activated.
+                # Store the ids with the run, because these observations are dropped only when the reflection is activated.
                 inputs = {**loads(ended[0].inputs), "omitted": list(result.omitted)}
                 yield q.set_run_inputs(id=claim.run, inputs=dumps(inputs))
             if result.extracts:

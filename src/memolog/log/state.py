@@ -440,7 +440,7 @@ def observer_inputs(snapshot: Snapshot, config: Config, thread: str, *, batch: i
 
 
 def _document_to_keep(snapshot: Snapshot, config: Config, thread: str) -> JsonObject:
-    """Return which working memory document a run updates: that of the thread, else of the resource. Empty if it updates none."""
+    """Return which document a run updates: the one of the thread if there is one, else of the resource. {} if it updates none."""
     if not config.manage_working_memory:
         return {}
     versions = snapshot.facts.versions

@@ -102,7 +102,7 @@ class RecentThread:
     """The texts of the groups, the oldest first. Empty for threads that share a log."""
     messages: tuple[Message, ...] = ()
     earlier: int = 0
-    """How many earlier messages no group covers either."""
+    """How many messages before `messages` no group covers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -475,7 +475,7 @@ def reading_members(log_pk: int, group_pk: int) -> Script[list[GroupRow]]:
 
 
 def reading_leaves(log_pk: int, groups: Sequence[GroupRow]) -> Script[set[str]]:
-    """Return the ids of the observer groups among these groups, and of those that their reflections cover at any depth."""
+    """Return the ids of all observer groups that are in `groups` or that reflections in `groups` cover, at any depth."""
     found: set[str] = set()
     todo = list(groups)
     while todo:
@@ -677,7 +677,7 @@ def reading_plans(
 ) -> Script[tuple[Observation, ...]]:
     """Return the plans for days from `since` to before `before`, the latest day first, from groups up to position `entries`.
 
-    A plan is left out if a later observation is about the same thing, because that observation tells the outcome.
+    A plan is left out if a later observation is about the same thing, because that observation describes the outcome.
     """
     where = {"log_pk": log_pk, "generation": generation, "entries": entries}
     days = {"since": since.isoformat(), "before": before.isoformat()}

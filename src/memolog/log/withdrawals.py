@@ -114,7 +114,7 @@ def withdrawing_derived(
 ) -> Script[WithdrawnRows]:
     """Remove the compactions, runs, extracts, groups and observations that were derived from withdrawn messages.
 
-    `mend` may add observations to a group that lost some. Reflected lines are then replaced by these observations.
+    `mend` may add observations to a group that lost some. They replace the reflected lines that merged the lost observations.
     """
     runs: list[str] = []
     groups: list[str] = []

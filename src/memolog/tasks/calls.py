@@ -34,13 +34,13 @@ from memolog.text.redaction import redactor_for
 if TYPE_CHECKING:
     from memolog.connection import Components
 
-# `search` with `related` adds at most this many messages and observations to each task.
+# `search` with `related` adds at most _MESSAGES messages and _OBSERVATIONS observations to each task.
 _MESSAGES = 5
 _OBSERVATIONS = 10
 # `search` reads at most this many pages of hits, because a filter by status may remove most of them.
 _MOST_PAGES = 10
 _log = logging.getLogger("memolog")
-# The model that writes a summary is shown at most this many observations, and writes at most this many tokens.
+# The model that writes a summary is shown at most _MOST_LINES observations, and writes at most _MOST_TOKENS tokens.
 _MOST_LINES = 100
 _MOST_TOKENS = 2_000
 # `claim_next` reads this many ready tasks at a time.

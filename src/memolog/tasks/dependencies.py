@@ -46,7 +46,7 @@ from memolog.tasks.task import (
 link_queries = load_queries("tasks/task_links")
 task_queries = load_queries("tasks/tasks")
 _KEYS_A_QUERY = 512
-# The edge of a context chooses from at most this many ready tasks, and this many tasks that are due within `SOON`.
+# The edge of a context chooses from at most this many ready tasks, and from at most as many tasks that are due within `SOON`.
 _AT_EDGE = 24
 _ORDER = ("priority", "created_at", "pk")
 
