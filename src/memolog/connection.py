@@ -77,7 +77,7 @@ class Components:
     compacting: Compacting
     outbox: Outbox
     writer: Model | None = None
-    """The model that writes on request. None if the embedded rules are used."""
+    """The model that writes summaries of tasks. None if the embedded rules write them."""
     is_embedded: bool = False
     """Whether the embedded observer is used, whose runs are short."""
 
@@ -100,17 +100,17 @@ class Components:
             await self.outbox.stop()
         finally:
             await self.store.close()
-        # A running turn may have started a run meanwhile.
+        # A turn that is still open may have started a run since `runner.close` was called.
         await self.runner.close(0.0)
         for model in (models.observe, models.reflect):
             if model is not None:
                 await close_model(model)
 
     async def config_for(self, resource: str, config: Config | None = None, *, keep: bool = False) -> Config:
-        """Return a configuration, by default that of the `Memory`, completed with the stored settings of a resource.
+        """Return `config` (by default the configuration of the `Memory`), completed with the stored settings of a resource.
 
-        `keep` stores the lasting settings of the `Memory` with the resource. If they differ from the stored ones, an event is
-        emitted.
+        `keep` first stores the lasting settings of the `Memory` for the resource. If this changes a stored setting, a
+        `SettingsChanged` event is emitted.
         """
         if keep and self.config.lasting and self.store.cache.settings.get(resource) is None:
             await self._keep(resource, self.config.lasting)
@@ -141,7 +141,7 @@ class Components:
         return factor
 
     def window(self, resource: str, model: str | None) -> int | None:
-        """Return how many tokens of Memolog's counter a context may have for a model. None if its context window is unknown."""
+        """Return the maximum tokens of a context for a model, by Memolog's counter. None if the context window is unknown."""
         window = context_window(model) if model else None
         if model is None or window is None:
             return None
@@ -154,10 +154,10 @@ class Components:
         reported = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         if counted > 0 and reported > 0:
             asked = spent.asked
-            # If the requested name is unknown (a deployment), calibrate that name, because the next request passes it again.
-            # If it is known, another model may have answered as a fallback, so calibrate the model that answered.
+            # If the requested model is unknown (the name of a deployment), calibrate its name, because the next request has the
+            # same name. If it is known, another model may have answered as a fallback, so calibrate the model that answered.
             name = asked if asked and context_window(asked) is None else usage.model
-            # A request with files whose tokens are not reported yet determines the tokens of these files, not the factor.
+            # If the request has files whose tokens are unknown, compute the tokens of these files and do not change the factor.
             files = file_shares(spent.files, counted, reported / await self.factor(pending.resource, name))
             if files:
                 await self.store.messages.report_files(pending.resource, pending.thread, files)
@@ -207,7 +207,7 @@ class Connection:
                 self._opening = asyncio.get_running_loop().create_task(self._open_once(), name="memolog-open")
                 # Retrieve the error, because asyncio warns about errors that were not retrieved.
                 self._opening.add_done_callback(lambda opening: opening.cancelled() or opening.exception())
-            # If a caller is cancelled, the migration of the schema is not cancelled.
+            # Cancelling a caller must not cancel the migration of the schema.
             await asyncio.shield(self._opening)
         if self._components is None or self.outbox.is_closed:
             raise StoreClosed
@@ -284,7 +284,7 @@ class Connection:
         return self._chance(32) / 2**32
 
     async def _observers(self) -> tuple[Observer, Observer]:
-        """Return the observer and the reflector. If a model cannot be used, both are embedded, or `strict` raises."""
+        """Return the observer and the reflector. If a model cannot be used, both are embedded; `strict` raises the error."""
         try:
             self._models = models_for(self.config, self._model)
             for model in (self._models.observe, self._models.reflect):
@@ -342,7 +342,7 @@ async def open_store(address: str = "memolog.db", config: Config | None = None) 
 
 
 def overridden(config: Config, overrides: Mapping[str, object]) -> tuple[Config, str]:
-    """Return the configuration with the settings of a thread, and a text about invalid settings, which are ignored."""
+    """Return the configuration with the settings of a thread, and a text about the settings that are invalid and ignored."""
     try:
         return config.with_overrides(overrides), ""
     except ConfigError:

@@ -30,8 +30,8 @@ An `except` for a class also catches the classes below it:
     │   └── TaskHeld            another session has claimed the task
     ├── ModelFailed             the model of the observer fails
     └── StoreError              the database failed
-        ├── StoreUnavailable    wrong address, server not running, driver missing
-        ├── StoreBusy           the database was locked for too long
+        ├── StoreUnavailable    wrong address, server not running, folder missing
+        ├── StoreBusy           the database did not answer in time
         ├── StoreFull
         ├── StoreReadOnly
         ├── StoreClosed
@@ -73,11 +73,11 @@ class ConfigError(MemologError):
 
 
 class InputError(MemologError):
-    """An argument is invalid. The call saved nothing, except if the error is an ImportConflict."""
+    """An argument is invalid. The call saved nothing, except for an import, which may have saved the lines before the error."""
 
 
 class EmptyId(InputError):
-    """An id or a name is empty, for example that of a resource, thread, message, task or label."""
+    """An id or a name is empty, for example the id of a resource, thread, message or task, or a label."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(
@@ -325,7 +325,7 @@ class ModelFailed(MemologError):
 
 
 class StoreError(MemologError):
-    """The database failed. The call saved nothing."""
+    """The database failed. The call saved nothing, unless the error says that the connection was lost during a commit."""
 
     _outside = "The memory's database cannot do this. Go on without it; details are in the application's log."
 
@@ -339,7 +339,7 @@ class StoreUnavailable(StoreError):
 
 
 class StoreBusy(StoreError):
-    """Another process locked the database for longer than the busy timeout."""
+    """The database did not answer in time, for example because another process has locked it."""
 
     _outside = "The memory's database is busy now. Try again in a moment."
 
@@ -380,7 +380,7 @@ class NotSaved(StoreError):
         super().__init__(
             f"{total} message{'' if total == 1 else 's'} could not be saved, and the memory is closed: "
             f"{', '.join(names[:_NAMED])}{more}.",
-            why=f"The database refused them: {problem.rstrip('.')}.",
+            why=f"The reason: {problem.rstrip('.')}.",
             then="Save them again when the database is available.",
         )
 

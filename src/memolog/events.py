@@ -78,7 +78,7 @@ class RunEnded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFailed(Event):
-    """A run failed and is retried later, or its result was refused."""
+    """A run failed and is retried at `retry_at`. If that is None, the run was abandoned or its result was refused."""
 
     run: str
     run_kind: str
@@ -140,7 +140,7 @@ class HintsChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TitleChanged(Event):
-    """The thread has a new title."""
+    """An observation gave the thread a new title."""
 
     title: str
 
@@ -246,7 +246,7 @@ class Bus:
         return bool(self._listeners or self._queues)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with every event from now on. Return a function that ends this."""
+        """Call `listener` with every event from now on. Return a function that ends the subscription."""
         if iscoroutinefunction(listener) or iscoroutinefunction(getattr(listener, "__call__", None)):  # noqa: B004
             raise InputError(
                 "A listener must be a plain function, got an async function.",

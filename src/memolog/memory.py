@@ -68,7 +68,7 @@ _POLL_SECONDS = 0.05
 _LEASES = 2
 # The maximum seconds that `observe` waits for retries after failures.
 _LONGEST_REST = 60.0
-# A clock that does not change for this many seconds is a clock of a test, so it is not waited for.
+# If a clock does not change for this many seconds, it is the clock of a test. Then `observe` stops waiting for a retry.
 _STANDSTILL_SECONDS = 0.25
 
 Form = Literal["openai", "openai-responses", "anthropic", "mcp"]
@@ -89,7 +89,7 @@ class Tools(Protocol):
 
     @property
     def session(self) -> str:
-        """Return the session for which tasks are claimed: the given one, the thread, or a new id."""
+        """Return the session for which tasks are claimed: the passed session, else the thread, else a new id."""
         ...
 
     @property
@@ -109,7 +109,7 @@ class Tools(Protocol):
         ...
 
     async def files(self, name: str, arguments: object = None) -> tuple[FilePart, ...]:
-        """Return the files that a successful `recall` of one part refers to, to pass them to a model. Other calls have none."""
+        """Return the files of the part that a successful `recall` with `part` shows, for the model. Other calls have no files."""
         ...
 
 
@@ -166,7 +166,7 @@ class Thread(_Handle):
         return Turn(connection, self.id, self.resource, own=settings, model=model, zone=zone)
 
     async def context(self, *messages: Given, model: str | None = None, zone: str | None = None) -> Context:
-        """Return the context that the model would see now, with these messages added. Saves nothing and starts nothing."""
+        """Return the context that the model would see now, with `messages` added. Saves nothing and starts nothing."""
         async with self.turn(model=model, zone=zone, settings=_LOOKING) as turn:
             return await turn.prepare(*messages)
 
@@ -176,7 +176,7 @@ class Thread(_Handle):
         return await components.contexts.again(self.resource, self.id, number, self._connection.config)
 
     async def messages(self, *, after: int | None = None, before: int | None = None, limit: int = 50) -> Page[Message]:
-        """Return stored messages, oldest first: the messages after number `after`, or the last messages before `before`."""
+        """Return a page of messages, oldest first: the first after number `after` (default 0), or the last before `before`."""
         components = await self._connection.open()
         return await components.store.messages.page(self.resource, self.id, after=after, before=before, limit=limit)
 
@@ -208,14 +208,14 @@ class Thread(_Handle):
         return await threads.update(self.resource, self.id, title=title, metadata=metadata)
 
     async def override(self, settings: Mapping[str, Any]) -> ThreadInfo:
-        """Store settings for all turns of this thread, instead of its earlier settings. They override the configuration."""
+        """Store settings for all turns of this thread. They replace its stored settings, and override the configuration."""
         check_thread(settings)
         self._connection.config.with_overrides(settings)
         components = await self._connection.open_to_write()
         return await components.store.threads.update(self.resource, self.id, overrides=dict(settings))
 
     async def clone(self, new_thread: str | None = None) -> ThreadInfo:
-        """Copy the thread and its log into a new thread. A shared log covers the same messages of the copy as of the original."""
+        """Copy the thread and its log into a new thread. In a shared log, copies of observed messages count as observed."""
         components = await self._connection.open_to_write()
         return await components.store.threads.clone(self.resource, self.id, new_thread)
 
@@ -244,9 +244,9 @@ class Thread(_Handle):
         )
 
     async def log(self, *, generation: int | None = None, retracted: bool = False) -> Log:
-        """Return the observations that the model sees, in the same order. `generation` is an earlier generation from `history()`.
+        """Return the observations in the order in which the model sees them. `retracted` adds retracted observations.
 
-        `retracted` adds the observations that were retracted and can be reinstated.
+        `generation` is the number of a generation from `history()`. By default the current generation is returned.
         """
         components = await self._connection.open()
         snapshot, groups = await self._groups_at(components, generation)
@@ -359,7 +359,7 @@ class Thread(_Handle):
         return self.id if (await components.config_for(self.resource)).scope == "thread" else None
 
     async def restore(self, generation: int) -> Generation:
-        """Create a generation from an old generation and all groups that were activated after it."""
+        """Create a new generation from the groups of an old generation and all groups that were activated after it."""
         check_number("generation", generation, then="Take one from history().")
         components = await self._connection.open_to_write()
         made: Generation | None = None
@@ -513,9 +513,9 @@ class Thread(_Handle):
     async def import_messages(
         self, messages: Sequence[NewMessage], *, source: str, title: str | None = None
     ) -> ImportReport:
-        """Append messages from another record of this conversation, with their times. Repeating the import changes nothing.
+        """Append messages of this conversation that another system stored, with their times. A repeated import changes nothing.
 
-        `source` is the name of the record, and is stored with a new thread. Messages that were forgotten here are skipped.
+        `source` is the name of that system. It is stored in the metadata of a new thread. Forgotten messages are skipped.
         """
         components = await self._connection.open_to_write()
         tally = Tally(format=source, dry_run=False)
@@ -540,9 +540,9 @@ class Thread(_Handle):
         """Withdraw every message after `to`, the number or the id of the last message that stays. 0 withdraws all messages.
 
         Use it when a user edits an earlier question or wants another answer. Observations of withdrawn messages are removed from
-        the log. The messages are stored as a branch: `branches` lists it, and `restore_branch` restores it. Returns None if no
-        message follows `to`. With `only_turns` nothing is withdrawn if a message after `to` was saved by a turn whose id begins
-        differently, or by a turn that has not ended.
+        the log. The messages are stored as a branch: `branches` lists it, and `restore_branch` restores it. If `only_turns` is
+        passed, every message after `to` must belong to an ended turn whose id begins with `only_turns`; otherwise nothing is
+        withdrawn. Returns None if nothing was withdrawn.
         """
         components, again = await self._open_rewound()
         open_turns = frozenset(self._connection.open_turns)
@@ -558,8 +558,8 @@ class Thread(_Handle):
     async def restore_branch(self, branch: str) -> Branch | None:
         """Restore a branch: append its messages again, after the messages that the branch and the thread have in common.
 
-        Other messages of the thread are withdrawn and become a new branch, which is returned. Returns None if there are none.
-        Raises BranchNotFound.
+        Messages of the thread that the branch does not have are withdrawn and become a new branch, which is returned. Returns
+        None if there are no such messages. Raises BranchNotFound.
         """
         components, again = await self._open_rewound()
         rewound = await components.store.branches.restore(self.resource, self.id, branch, again=again)
@@ -727,7 +727,7 @@ class Resource(_Handle):
         Tasks are claimed for `session`. A claimed task becomes the active task of `thread`. With `read_only`, the tools offer
         and perform only actions that read.
         """
-        # Imported at the first use, because it imports this module, and a library that is slow to import.
+        # Import the toolset at its first use, because it imports this module and a library that is slow to import.
         holder = session or thread
         made: Tools = import_module("memolog.tools.toolset").Toolset(
             self._memory,
@@ -822,7 +822,7 @@ class Resource(_Handle):
         return await journal.events(self.id, thread=thread, after=after, limit=limit)
 
     async def revision(self) -> tuple[int, ...]:
-        """Return numbers of which at least one differs after any change of this resource. Use them to poll for changes."""
+        """Return a tuple of numbers that differs after every change of this resource. Compare it to detect changes."""
         return await (await self._connection.open()).store.journal.pulse(self.id)
 
     async def message(self, id: str, *, thread: str | None = None) -> tuple[Message, ...]:  # noqa: A002
@@ -970,7 +970,7 @@ class Memory:
     # ------------------------------------------------------------ events
 
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Call `listener` with every event from now on. Return a function that ends this."""
+        """Call `listener` with every event from now on. Return a function that ends the subscription."""
         return self._connection.bus.subscribe(listener)
 
     def events(self) -> AsyncGenerator[Event]:
@@ -999,9 +999,9 @@ class Memory:
     ) -> ImportReport:
         """Import an export of Memolog, or the data of another system. Repeating an import changes nothing.
 
-        The format is detected if `format` is not passed. `resource` is the owner of data without an owner. `dry_run` only
-        reports. A repeated call continues an interrupted import. Data that was forgotten here is skipped, unless `revive` is
-        set.
+        The format is detected if `format` is not passed. `resource` is used for conversations that name no
+        resource, and as the new name if an export has one resource. `dry_run` only reports. A repeated call continues an
+        interrupted import. Data that was forgotten in this database is skipped, unless `revive` is set.
         """
         return await import_from(
             self._connection,

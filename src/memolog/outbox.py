@@ -44,7 +44,8 @@ from memolog.store import Store
 
 _log = logging.getLogger("memolog")
 
-# Seconds between the attempts of the background task (the first and the longest delay), and of the last save of a turn.
+# In seconds: the first and the longest delay between attempts of the background task, and the delays between the attempts to save
+# a turn when it ends.
 _FIRST_DELAY = 0.2
 _LONGEST_DELAY = 30.0
 _LAST_DELAYS = (0.05, 0.2, 0.5)
@@ -57,7 +58,7 @@ _NOTHING = WithdrawnRows(messages=(), runs=(), groups=(), observations=())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """The usage of a request from its provider, and the tokens of the request by Memolog's counter."""
+    """The usage that the provider reported for a request, and the tokens of the request by Memolog's counter."""
 
     usage: Usage
     counted: int
@@ -77,7 +78,7 @@ class _ShownContext:
     model: str | None
     record: JsonObject
     unsaved: tuple[str, ...]
-    """The ids of its messages that were not saved then. They are ids, because a message has no number before it is saved."""
+    """The ids of the messages in the context that were not saved yet. A message has no number before it is saved."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -102,7 +103,7 @@ class Pending:
     is_over: bool = False
     """Whether the turn has ended. The outbox then saves the rest in the background."""
     is_unanswered: bool = False
-    """Whether the last saved message has no answer. It counts as unseen until `end_turn`, so it stays in the tail."""
+    """Whether the last saved message has no answer. The message counts as unseen until `end_turn`, so it stays in the tail."""
 
     @property
     def is_settled(self) -> bool:
@@ -156,7 +157,7 @@ class Outbox:
         return len(self._pending)
 
     def connect(self, core: Core, learn: Callable[[Pending, Spent], Awaitable[None]]) -> None:
-        """Use this database from now on. `learn` calibrates token counts from stored usage."""
+        """Use the open database of `core` from now on. `learn` calibrates token counts each time that usage is stored."""
         self._core, self._learn = core, learn
 
     @property
@@ -253,12 +254,12 @@ class Outbox:
         except MemologError as error:
             return error
         except Exception as error:  # noqa: BLE001 - an unexpected error must not end the retries
-            _log.exception("saving what turns left behind failed unexpectedly")
+            _log.exception("saving the data of ended turns failed unexpectedly")
             return error
         return None
 
     async def try_now(self, seconds: float, *, also_open: bool = False) -> None:
-        """Try once to save, for at most this many seconds. Data that is not saved is retried in the background."""
+        """Try once to save, for at most `seconds`. Errors are ignored. Data that is not saved stays in the outbox."""
         if self.waiting(also_open=also_open):
             with contextlib.suppress(MemologError):
                 await in_time(self._try(also_open=also_open), seconds)
@@ -270,7 +271,7 @@ class Outbox:
             await asyncio.wait({self._task})
 
     async def save_all(self, seconds: float) -> Exception | None:
-        """Save everything, including open turns. Retries for at most this many seconds, and returns the last error."""
+        """Save the data of all turns, also of open ones. Retry for at most `seconds`. Return the last error, or None."""
         await self.stop()
         loop = asyncio.get_running_loop()
         end, delay = loop.time() + seconds, _FIRST_DELAY
@@ -288,16 +289,16 @@ class Outbox:
         return error
 
     def report_loss(self, problem: Exception | None, bus: Bus) -> NotSaved | None:
-        """Log and emit which messages could not be saved before the `Memory` was closed. Return the error; None if all were."""
+        """Log and emit how many messages are lost because they could not be saved. Return the error, or None without a loss."""
         self.is_reported = True
         counts = self.counts()
         if not counts:
             return None
         # StoreClosed means that this is a second `aclose`. The cause of the loss is that the first one was interrupted.
-        why = "closing was cut short" if isinstance(problem, StoreClosed) else str(problem or "it was given up")
+        why = "closing was interrupted" if isinstance(problem, StoreClosed) else str(problem or "saving was given up")
         lost = NotSaved(counts, why)
         _log.error("%s", lost)
-        what = "saving what was left when the memory was closed"
+        what = "saving unsaved messages when the memory was closed"
         for resource, thread in counts:
             bus.degraded(resource, thread, what, lost)
         return lost
@@ -400,8 +401,8 @@ class Outbox:
                 if not isinstance(error, Exception) or _is_temporary(error):
                     pending.spent.insert(0, spent)
                     raise
-                what = f"the usage of a request of thread {pending.thread} cannot be booked"
-                self._give_up(pending, what, error, doing="booking what was spent")
+                what = f"the usage of a request of thread {pending.thread} cannot be stored"
+                self._give_up(pending, what, error, doing="storing usage")
             else:
                 await self._learn(pending, spent)
             finally:
@@ -423,7 +424,7 @@ class Outbox:
                 # A message of this context was never saved, so its record would be wrong.
                 pending.contexts.pop(0)
                 continue
-            # A message that the log covers already was sent again with the same id, and the context did not show it in the tail.
+            # Skip messages that the log covers already. They were sent again with the same id, and the tail did not show them.
             new = (row.seq for row in rows if row.seq > shown.record["cursor"])
             record = {**shown.record, "shown": sorted({*shown.record["shown"], *new})}
             await self.store.journal.add_context(
@@ -438,7 +439,7 @@ class Outbox:
             pending.contexts.pop(0)
 
     def _give_up(
-        self, pending: Pending, what: str, error: Exception, *, doing: str = "saving what a turn left behind"
+        self, pending: Pending, what: str, error: Exception, *, doing: str = "saving the data of a turn"
     ) -> None:
         """Report data that can never be saved and is not retried."""
         if not isinstance(error, MemologError):
@@ -487,7 +488,8 @@ class TurnOutbox:
     ) -> Generator[Sequence[NewMessage]]:
         """Hold the messages and usage of a call until they are saved. Yields the messages with ids and times.
 
-        If the block raises InputError, or any error with `strict`, they are dropped. After other errors they are still saved.
+        If the block raises InputError, the messages and the usage are dropped. With `strict` they are dropped after any error.
+        After other errors they are saved later.
         """
         pending = self.pending
         identified = self._identified(messages)
@@ -526,14 +528,14 @@ class TurnOutbox:
         return identified
 
     def _check(self, messages: Sequence[NewMessage]) -> None:
-        """Raise InputError for a message that can never be saved, if saving may happen only after the call has returned."""
+        """Raise InputError for a message that can never be saved. Needed only if saving may happen after the call returned."""
         if not self._outbox.is_connected:
             for message in messages:
                 check_message(message)
                 check_id("message", message.id)
                 object_text("The metadata", message.metadata)
         elif self._outbox.waiting(self._resource, self._thread, also_open=True):
-            # Earlier messages are saved first. If that fails, saving does not check these messages.
+            # Earlier messages are saved first. If that fails, `messages` do not reach the store, which would check them.
             self._outbox.store.messages.ready(self._resource, self._thread, messages, self.pending.turn)
 
     def not_saved(self, config: Config) -> Sequence[NewMessage]:
@@ -634,7 +636,7 @@ class TurnOutbox:
 
 
 def _newest(config: Config) -> int | None:
-    """Return how many messages a snapshot reads if there is no log. None means the whole tail."""
+    """Return how many of the newest messages a snapshot reads. None means the whole tail, which is needed to observe."""
     return None if config.observe else 2 * config.last_messages
 
 

@@ -1,4 +1,4 @@
-"""Open the store of an address, on SQLite or PostgreSQL. The store gives access to everything that is stored."""
+"""Open the store at an address, on SQLite or PostgreSQL. A `Store` reads and writes all data of Memolog."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ResourceSettings(Calls):
 
     @writes("settings.put")
     def put(self, resource: str, settings: Mapping[str, JsonValue]) -> Script[JsonObject]:
-        """Store settings. Return the old values of those that changed."""
+        """Store settings. Return the old values of the settings that were stored with another value."""
         check_ids(resource=resource)
         before = yield from _reading(resource)
         for name, value in sorted(settings.items()):
@@ -78,7 +78,7 @@ def _reading(resource: str) -> Script[JsonObject]:
 
 
 class Store:
-    """The calls for everything that is stored. Close the store, or use it with `async with`."""
+    """Reads and writes all stored data. Each attribute is for one kind of data. Close the store, or use it with `async with`."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Store:
         newest: int | None = None,
         others: bool | OtherLimits = True,
     ) -> tuple[Saved, Snapshot]:
-        """Save messages of a running turn. Return them, and the snapshot for the next decision."""
+        """Save messages of a running turn. Return the saved messages, and a snapshot that was read after saving."""
         check_ids(owner=owner)
         ready, now, is_long = await self.messages.ready_soon(resource, thread, messages, turn)
 
@@ -165,7 +165,7 @@ class Store:
     async def resources(self, *, also_forgotten: bool = False) -> tuple[str, ...]:
         """Return the ids of all resources, for administration of the database.
 
-        `also_forgotten` includes resources of which only tombstones are left.
+        `also_forgotten` includes forgotten resources, of which only tombstones are stored.
         """
         return await self.engine.read(lambda: listing_resources(also_forgotten=also_forgotten), brief=False)
 
@@ -200,7 +200,7 @@ async def open_store(
     """Open the store at an address and migrate its schema.
 
     `memolog.db`, `sqlite:///path` and `:memory:` are SQLite, `postgresql://…` is PostgreSQL. `chance` returns the requested
-    number of random bits. `weigh` counts the tokens of a message. `render` renders groups again after a change.
+    number of random bits. `weigh` counts the tokens of a message. `render` makes the text of a group again after a change.
     """
     config = config or Config()
     engine = await _open_engine(address, config, to_micros(clock.now()))
@@ -236,7 +236,7 @@ def _sqlite_path(address: str) -> str:
         )
     if address.startswith(_SQLITE_PREFIX):
         path = address[len(_SQLITE_PREFIX) :]
-        # Like other tools: sqlite:///relative and sqlite:////absolute.
+        # As in other tools, three slashes begin a relative path and four slashes an absolute path.
         return path.removeprefix("/") or ":memory:"
     if "://" in address:
         raise ConfigError(
@@ -253,7 +253,7 @@ def _sqlite_path(address: str) -> str:
 
 async def _open_sqlite(path: str, config: Config, now: int) -> Engine:
     if Path(path).is_dir():  # noqa: ASYNC240
-        # For a folder, SQLite would raise an error about the disk.
+        # For a folder, the error of SQLite does not say that it is a folder.
         raise NotADatabase(f"{path} is a folder.", then="Pass the name of a file in it.")
     engine = SqliteEngine(
         path, durability=config.durability, busy_timeout=config.busy_timeout, read_only=config.read_only

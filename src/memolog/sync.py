@@ -203,7 +203,7 @@ class SyncMemory(_Driven, source=Memory):
         self._portal.call(self.asynchronous.open())
 
     def close(self) -> None:
-        """Let background work finish, then close the database and end the thread. Closing twice is harmless."""
+        """Wait for background work, then close the database and end the thread. A second call does nothing."""
         try:
             self._portal.call(self.asynchronous.aclose())
         except StoreClosed:

@@ -88,7 +88,7 @@ class SyncWorkingMemory:
     def versions(self, *, limit: int = 50, before: int | None = None) -> tuple[DocumentVersion, ...]:
         """Return the versions, the newest first. Pass the lowest number as `before` to get older versions."""
     def diff(self, old: int, new: int | None = None) -> str:
-        """Return the difference between version `old` and version `new`, or the present version, in the form of `diff -u`."""
+        """Return the difference between two versions in the form of `diff -u`. `new` is by default the present version."""
     def start(
         self, name: str = "personal", *, who: str, schema: JsonObject | None = None, value: JsonObject | None = None
     ) -> Document:
@@ -161,7 +161,7 @@ class SyncTasks:
     ) -> Closed:
         """Close a task, and return it with the tasks that this unblocked. `claim_next` then claims the next ready task."""
     def draft_summary(self, task: str, *, most: int = 8) -> DraftSummary:
-        """Draft the summary for closing a task, with citations. The model writes it if there is one."""
+        """Draft the summary for closing a task, with citations. If the memory has a model, the model writes the draft."""
     def create(
         self,
         title: str,
@@ -237,7 +237,7 @@ class SyncTasks:
     def duplicates(
         self, task: str | None = None, *, title: str | None = None, least: float = 0.6, limit: int = 20
     ) -> tuple[LikelyDuplicate, ...]:
-        """Return pairs of tasks that are likely duplicates: all pairs, or those of a task or of a new title."""
+        """Return pairs of tasks that are likely duplicates: all pairs, or only those with `task` or a task of this `title`."""
     def attach(
         self,
         task: str,
@@ -274,7 +274,7 @@ class SyncTasks:
         limit: int = 10,
         after: str | None = None,
     ) -> ReadyTasks:
-        """Return the tasks that can be claimed now, by priority, then age, each with the reasons, and the counts of all tasks."""
+        """Return the tasks that can be claimed now, sorted by priority and age, with reasons, and the counts of all tasks."""
     def counts(self) -> TaskCounts:
         """Return how many tasks are ready, blocked, deferred and in progress."""
     def explain(self, task: str) -> Explained:
@@ -305,7 +305,7 @@ class SyncTools:
         """Return the names of the tools."""
     @property
     def session(self) -> str:
-        """Return the session for which tasks are claimed: the given one, the thread, or a new id."""
+        """Return the session for which tasks are claimed: the passed session, else the thread, else a new id."""
     @property
     def guidance(self) -> str:
         """Return a text for the system prompt that explains how to use the tools."""
@@ -317,7 +317,7 @@ class SyncTools:
     def call(self, name: str, arguments: object = None) -> dict[str, Any]:
         """Return the answer to a call. An error is returned as an answer too, and never raised."""
     def files(self, name: str, arguments: object = None) -> tuple[FilePart, ...]:
-        """Return the files that a successful `recall` of one part refers to, to pass them to a model. Other calls have none."""
+        """Return the files of the part that a successful `recall` with `part` shows, for the model. Other calls have no files."""
 
 class SyncTurn:
     """A turn without `await`. Use it as `with thread.turn() as turn`."""
@@ -340,7 +340,7 @@ class SyncTurn:
     def id_prefix(self) -> str: ...
     @property
     def id(self) -> str:
-        """Return the id of the turn. It is empty until the turn begins. To continue an earlier turn, set its id before."""
+        """Return the id of the turn. It is empty until the turn begins. To continue an earlier turn, set its id before that."""
     def prepare(
         self, *messages: Given, ephemeral: NewMessage | Sequence[NewMessage] = (), model: str | None = None
     ) -> Context:
@@ -386,11 +386,11 @@ class SyncThread:
         only.
         """
     def context(self, *messages: Given, model: str | None = None, zone: str | None = None) -> Context:
-        """Return the context that the model would see now, with these messages added. Saves nothing and starts nothing."""
+        """Return the context that the model would see now, with `messages` added. Saves nothing and starts nothing."""
     def seen(self, number: int) -> Context:
         """Rebuild the context of an earlier request. `number` is the number of the request in the thread, counted from 1."""
     def messages(self, *, after: int | None = None, before: int | None = None, limit: int = 50) -> Page[Message]:
-        """Return stored messages, oldest first: the messages after number `after`, or the last messages before `before`."""
+        """Return a page of messages, oldest first: the first after number `after` (default 0), or the last before `before`."""
     def info(self) -> ThreadInfo:
         """Return the title, metadata, settings and last message number of the thread. Raises ThreadNotFound."""
     def update(
@@ -404,17 +404,17 @@ class SyncThread:
         `metadata` replaces the stored metadata. If it is a function, it gets the stored metadata and returns the new metadata.
         """
     def override(self, settings: Mapping[str, Any]) -> ThreadInfo:
-        """Store settings for all turns of this thread, instead of its earlier settings. They override the configuration."""
+        """Store settings for all turns of this thread. They replace its stored settings, and override the configuration."""
     def clone(self, new_thread: str | None = None) -> ThreadInfo:
-        """Copy the thread and its log into a new thread. A shared log covers the same messages of the copy as of the original."""
+        """Copy the thread and its log into a new thread. In a shared log, copies of observed messages count as observed."""
     def forget(self, *, message: str | None = None, dry_run: bool = False) -> Forgotten:
         """Forget the thread or one of its messages, and all derived data. This cannot be undone. `dry_run` only reports."""
     def status(self) -> Status:
         """Return token counts, backlog, health and cost."""
     def log(self, *, generation: int | None = None, retracted: bool = False) -> Log:
-        """Return the observations that the model sees, in the same order. `generation` is an earlier generation from `history()`.
+        """Return the observations in the order in which the model sees them. `retracted` adds retracted observations.
 
-        `retracted` adds the observations that were retracted and can be reinstated.
+        `generation` is the number of a generation from `history()`. By default the current generation is returned.
         """
     def groups(self, *, generation: int | None = None) -> tuple[GroupRow, ...]:
         """Return the groups of the log in their order, each with its handle, its span and the text that the model sees."""
@@ -441,7 +441,7 @@ class SyncThread:
     def as_of(self, at: datetime) -> tuple[GroupRow, ...]:
         """Return the groups that the log had at a moment."""
     def restore(self, generation: int) -> Generation:
-        """Create a generation from an old generation and all groups that were activated after it."""
+        """Create a new generation from the groups of an old generation and all groups that were activated after it."""
     def extracts(self, *, key: str | None = None) -> tuple[Extract, ...]:
         """Return the newest version of each extracted value, or all versions of one `key`, oldest first."""
     def runs(self, *, limit: int = 100) -> tuple[Run, ...]:
@@ -500,9 +500,9 @@ class SyncThread:
     def save(self, messages: Sequence[NewMessage]) -> tuple[Message, ...]:
         """Save messages without a turn, either all of them or none. Saving the same messages again changes nothing."""
     def import_messages(self, messages: Sequence[NewMessage], *, source: str, title: str | None = None) -> ImportReport:
-        """Append messages from another record of this conversation, with their times. Repeating the import changes nothing.
+        """Append messages of this conversation that another system stored, with their times. A repeated import changes nothing.
 
-        `source` is the name of the record, and is stored with a new thread. Messages that were forgotten here are skipped.
+        `source` is the name of that system. It is stored in the metadata of a new thread. Forgotten messages are skipped.
         """
     def forgotten(self, messages: Sequence[NewMessage], *, is_history: bool = False) -> frozenset[int]:
         """Return the indexes of the messages that were forgotten, alone or together with this thread.
@@ -515,17 +515,17 @@ class SyncThread:
         """Withdraw every message after `to`, the number or the id of the last message that stays. 0 withdraws all messages.
 
         Use it when a user edits an earlier question or wants another answer. Observations of withdrawn messages are removed from
-        the log. The messages are stored as a branch: `branches` lists it, and `restore_branch` restores it. Returns None if no
-        message follows `to`. With `only_turns` nothing is withdrawn if a message after `to` was saved by a turn whose id begins
-        differently, or by a turn that has not ended.
+        the log. The messages are stored as a branch: `branches` lists it, and `restore_branch` restores it. If `only_turns` is
+        passed, every message after `to` must belong to an ended turn whose id begins with `only_turns`; otherwise nothing is
+        withdrawn. Returns None if nothing was withdrawn.
         """
     def branches(self) -> tuple[Branch, ...]:
         """Return the branches of this thread, oldest first. A branch has the messages that a rewind withdrew."""
     def restore_branch(self, branch: str) -> Branch | None:
         """Restore a branch: append its messages again, after the messages that the branch and the thread have in common.
 
-        Other messages of the thread are withdrawn and become a new branch, which is returned. Returns None if there are none.
-        Raises BranchNotFound.
+        Messages of the thread that the branch does not have are withdrawn and become a new branch, which is returned. Returns
+        None if there are no such messages. Raises BranchNotFound.
         """
     def advance(self) -> None:
         """Observe, activate or reflect if this is due, as a turn does. Use it after `save`, which starts nothing."""
@@ -641,7 +641,7 @@ class SyncResource:
     ) -> tuple[StoredEvent, ...]:
         """Return stored events of all processes, oldest first: the events after number `after`, or by default the newest."""
     def revision(self) -> tuple[int, ...]:
-        """Return numbers of which at least one differs after any change of this resource. Use them to poll for changes."""
+        """Return a tuple of numbers that differs after every change of this resource. Compare it to detect changes."""
     def message(self, id: str, *, thread: str | None = None) -> tuple[Message, ...]:
         """Return the rows of one message: the message, then its continuations. Raises MessageNotFound.
 
@@ -692,7 +692,7 @@ class SyncMemory:
     def open(self) -> None:
         """Open the database if it is not open."""
     def close(self) -> None:
-        """Let background work finish, then close the database and end the thread. Closing twice is harmless."""
+        """Wait for background work, then close the database and end the thread. A second call does nothing."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -722,7 +722,7 @@ class SyncMemory:
     def resources(self) -> tuple[str, ...]:
         """Return the ids of all resources with stored data."""
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Call `listener` with every event from now on. Return a function that ends this."""
+        """Call `listener` with every event from now on. Return a function that ends the subscription."""
     def export(self, target: Target, *, resource: str | None = None, overwrite: bool = False) -> ExportReport:
         """Write the whole database, or one resource, as JSON lines to a path or an open text file.
 
@@ -741,9 +741,9 @@ class SyncMemory:
     ) -> ImportReport:
         """Import an export of Memolog, or the data of another system. Repeating an import changes nothing.
 
-        The format is detected if `format` is not passed. `resource` is the owner of data without an owner. `dry_run` only
-        reports. A repeated call continues an interrupted import. Data that was forgotten here is skipped, unless `revive` is
-        set.
+        The format is detected if `format` is not passed. `resource` is used for conversations that name no
+        resource, and as the new name if an export has one resource. `dry_run` only reports. A repeated call continues an
+        interrupted import. Data that was forgotten in this database is skipped, unless `revive` is set.
         """
     def backup(self, target: str | os.PathLike[str], *, overwrite: bool = False) -> int:
         """Copy a SQLite database into a new file, and return the size of the copy in bytes. The database may be in use.

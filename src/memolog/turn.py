@@ -78,7 +78,7 @@ class Turn:
 
     @property
     def id(self) -> str:
-        """Return the id of the turn. It is empty until the turn begins. To continue an earlier turn, set its id before."""
+        """Return the id of the turn. It is empty until the turn begins. To continue an earlier turn, set its id before that."""
         return self._own_outbox.pending.turn
 
     @id.setter  # noqa: A003 - the property of this class, not the function
@@ -97,7 +97,7 @@ class Turn:
             async with budget.limit():
                 self._components = await self._connection.open()
         except StoreError as error:
-            # An error that a retry cannot help is raised when the turn begins, but does not stop a running turn.
+            # If a retry cannot succeed, the error is raised when the turn begins. It does not stop a running turn.
             may_go_on = error.retryable or self._offline_since is not None
             if self._config.strict or isinstance(error, StoreClosed) or not may_go_on:
                 raise
@@ -135,7 +135,7 @@ class Turn:
                 async with budget.limit():
                     await self._leave()
                 if self._components.is_embedded:
-                    # The process may end after this turn. Then a run that has not finished would be repeated.
+                    # Wait for the run: if the process ends after this turn, an unfinished run must be repeated.
                     thread = None if self._config.scope == "resource" else self.thread
                     await self._components.runner.finished(self.resource, thread, budget.left)
         except asyncio.CancelledError:
@@ -255,7 +255,7 @@ class Turn:
     def _model(self) -> str | None:
         """Return the model of the next request. None if it is unknown.
 
-        The requested name is preferred, because the prompt cache belongs to it. An answer may name a dated version.
+        The requested name is preferred, because the prompt cache belongs to it. An answer may name a dated version of the model.
         """
         return self._requested_model or self._answering_model
 
@@ -292,7 +292,7 @@ class Turn:
         hold = components.core.hold(self.resource, self.thread, config.scope, budget)
         try:
             is_alone = config.observe and not config.read_only and await hold.try_take()
-            # Set `_snapshot` before a later step can fail, so that a context without the database has the new messages.
+            # Set `_snapshot` before a later step can fail. Then a context that is built after the failure has the new messages.
             self._snapshot = snapshot = await self._own_outbox.save_and_read(fresh, config, decides=is_alone)
             self._beat()
             self._adopt_overrides(snapshot)
@@ -340,7 +340,7 @@ class Turn:
                 window = self._components.window(self.resource, self._model)
                 made = await contexts.build(self._view(whole, ephemeral), window=window)
             known = [message.seq for message in whole.tail if message.seq <= read.thread.last_seq]
-            # The messages have no final sequence numbers yet, so what is reported for their files cannot be stored.
+            # Unsaved messages have no final sequence numbers, so reported tokens of their files cannot be stored.
             return replace(made, record={**made.record, "degraded": True, "shown": known}, files=())
         except Exception as error:  # noqa: BLE001 - a failure of Memolog must not stop the agent
             _log.info("the database cannot be read either: %s", error)
@@ -348,7 +348,7 @@ class Turn:
             return known_context(self._view(snapshot, ephemeral), self._own_outbox.since, said)
 
     async def _adopt_stored(self) -> None:
-        """Use the settings that are stored with the resource, where the configuration does not set them."""
+        """Use the stored settings of the resource for all settings that the configuration does not set."""
         if not self._is_configured:
             keep = not self._config.read_only
             self._config = await self._components.config_for(self.resource, self._config, keep=keep)
@@ -381,7 +381,7 @@ class Turn:
         )
 
     async def _passages(self, snapshot: Snapshot, budget: Budget) -> tuple[Passage, ...]:
-        """Return earlier messages about the newest user message. They are searched once, and are the same at every step."""
+        """Return earlier messages about the newest user message. They are searched once per user message, not at every step."""
         question = newest_question(snapshot) if self._config.recall.results else None
         if question is None:
             return ()
@@ -399,7 +399,7 @@ class Turn:
 
     async def _after_build(self, made: Made) -> None:
         components = self._components
-        # The tokens of a shared log's tails are known only if all messages of the other threads were read.
+        # `beside` is set if only some messages of the other threads of a shared log were read. Then the token counts are unknown.
         if self._snapshot is not None and self._snapshot.beside is None and components.core.bus.has_listeners:
             components.core.bus.emit(windows_of(self._snapshot, self._config, components.clock.now()))
         context, last = made.context, self._last.context if self._last else None

@@ -142,7 +142,7 @@ async def test_a_model_sums_up_and_the_embedded_one_stands_in(address: str, cloc
         assert "Told by the model" in made[0].summary
         assert len(model.requests) == 2
         assert "Told by the model" not in made[1].summary
-        assert any(isinstance(event, Degraded) and event.what == "summing up messages" for event in events)
+        assert any(isinstance(event, Degraded) and event.what == "summarising messages" for event in events)
         usage = await (await memory.open()).store.ledger.total("alice")
         assert usage.requests == 1
 

@@ -298,7 +298,9 @@ async def test_who_takes_over_asks_the_same_question(address: str, clock: FakeCl
         clock.advance(minutes=5)
         await talk(other, clock, "c", 1)
         await other.settled()
-        assert {event.reason for event in events if isinstance(event, Recovered)} == {"its owner let the lease run out"}
+        assert {event.reason for event in events if isinstance(event, Recovered)} == {
+            "the lease of its owner has ended"
+        }
         assert slow.requests[1].text in [request.text for request in quick.requests]
         before = await everything((await other.open()).store)
         await dead.aclose()

@@ -272,7 +272,7 @@ async def test_closing_that_is_cancelled_is_finished_by_the_next(tell: Open) -> 
             await asyncio.wait_for(story.memory.aclose(), 0.1)
     with pytest.raises(StoreClosed):
         await store.threads.get(RESOURCE, THREAD)
-    with pytest.raises(NotSaved, match=r"1 message could not be saved.*closing was cut short"):
+    with pytest.raises(NotSaved, match=r"1 message could not be saved.*closing was interrupted"):
         await story.memory.aclose()
     await story.memory.aclose()
 

@@ -134,7 +134,7 @@ async def test_what_can_never_be_saved_is_given_up_alone(tell: Open) -> None:
     lost = [event.error for event in story.told(Degraded) if "cannot be" in event.error]
     assert [text.partition(":")[0] for text in lost] == [
         f"1 message of thread {THREAD} cannot be saved",
-        f"the usage of a request of thread {THREAD} cannot be booked",
+        f"the usage of a request of thread {THREAD} cannot be stored",
     ]
     assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).unsaved == 0
     await story.memory.aclose()

@@ -198,7 +198,7 @@ class Process:
                     f"{_MOST_DECISIONS:,} decisions, the last by {self.name}: {event.decision}, {event.reason}"
                 )
             # What a turn may wait for is settled by the state that it saw, which may be mended a moment later.
-            self.rests += event.reason.startswith(("the observer is given a rest", "another turn is at the log"))
+            self.rests += event.reason.startswith(("the observer waits after", "another caller has locked the log"))
         host = self._host
         if isinstance(event, RunFailed) and "no longer holds" in event.error:
             self._fenced_out()

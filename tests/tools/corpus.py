@@ -368,7 +368,7 @@ _VALUES: list[Case] = [
     fails(S, "update_context", "`section`", "the whole cannot be replaced here", mode="replace", text="x"),
     fails(S, "update_context", "no section", "it does not exist", mode="remove", section="Nowhere"),
     fails(S, "update_context", "more than the limit", "far too long", section="Decisions", text="x" * 20_000),
-    fails(S, "update_context", "would end it", "two sections in one", section="Decisions", text="a\n# Other\nb"),
+    fails(S, "update_context", "would end the", "two sections in one", section="Decisions", text="a\n# Other\nb"),
     fails(S, "update_context", "no task", "it does not exist", task="T-99", text="x"),
     fails(S, "update_context", "closed", "it is closed", task="T-5", text="x"),
     fails(S, "update_context", "`text`", "a list is no text", section="Decisions", text=["a"]),

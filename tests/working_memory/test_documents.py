@@ -115,7 +115,7 @@ def test_the_first_section_of_an_empty_document() -> None:
     ("change", "problem"),
     [
         (lambda: edited_section("Nowhere", None, "remove"), "There is no section 'Nowhere'. There are: Project"),
-        (lambda: edited_section("People", "x\n# Other\ny"), "would end it"),
+        (lambda: edited_section("People", "x\n# Other\ny"), "would end the section"),
         (lambda: edited_section(" ", "x"), "must be one line"),
         (lambda: edited_section("People", 5), "got int"),  # pyright: ignore[reportArgumentType]
         (lambda: edited_section("People", "x", "destroy"), "`mode` must be"),  # pyright: ignore[reportArgumentType]
@@ -218,7 +218,7 @@ SCHEMA = {
         ({"name": "Ann", "age": -1}, ["age fits no alternative: age must be at least 0"]),
         ({"name": "Ann", "age": True}, ["age fits no alternative: age must be integer, not boolean"]),
         ({"name": "Ann", "tags": ["A"]}, ["tags[0] does not match ^[a-z]+$"]),
-        ({"name": "Ann", "tags": ["a", "a"]}, ["tags names something twice"]),
+        ({"name": "Ann", "tags": ["a", "a"]}, ["tags has the same item twice"]),
         ({"name": "Ann", "tags": list("abcd")}, ["tags has 4 items, more than 3"]),
         ({"name": "Ann", "mood": "so so"}, ['mood must be one of "good", "bad", not "so so"']),
         (

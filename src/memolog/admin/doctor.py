@@ -1,4 +1,4 @@
-"""Check the invariants of a database, and repair violations where a repair is safe.
+"""Check the invariants of a database, and repair the violations that can be repaired safely.
 
 Checks that consist of one query are in the table `CHECKS`. The other checks are functions of the rows of one or two queries.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 q = load_queries("admin/doctor")
 _YEAR_MICROS: Final = 365 * 24 * 3600 * 1_000_000
 log_queries = load_queries("log/logs")
-# The alias of the thread and the time since the previous group do not depend on the observations of a group.
+# The beginning of a group's text that does not depend on its observations: the thread's alias and the time since the last group.
 _BEFORE: Final = re.compile(
     r'^(<(?:observations|reflection) id="[^"<>]*")(?: thread="t[0-9]+")?>\n'
     r"(?:\[(?:[0-9]+ )?(?:day|week|month|year)s? later\]\n)?"
@@ -246,7 +246,7 @@ CHECKS: Final = (
     Check(
         "lease",
         q.endless_leases,
-        "The lease ends in more than a year. If the owner has crashed, nobody else can acquire it until then.",
+        "The lease ends in more than a year. If the owner has crashed, no other owner can acquire it until then.",
         q.fix_lease,
     ),
     Check("lease", q.idle_leases, "The lease is for a task that is closed or missing.", q.fix_lease),

@@ -148,7 +148,7 @@ class Forgetting(LogChanges):
         events: datetime | None = None,
         dry_run: bool = False,
     ) -> Forgotten:
-        """Forget messages, stored prompts, and events and context records before these times. None keeps all of them."""
+        """Forget messages, stored prompts, and events with context records older than these times. Pass None to keep a kind."""
         check_ids(resource=resource)
         at = self._now()
 
@@ -281,7 +281,8 @@ class Forgetting(LogChanges):
     ) -> Script[int]:
         """Store hashes of a range of messages. Return the time up to which conversations of this thread count as forgotten.
 
-        This is `at`, or the time of the last message if it is later, but at most five minutes later, because clocks differ.
+        The result is `at`, or the time of the last message if that is later. It is at most five minutes after `at`, which allows
+        for clocks that differ.
         """
         latest, done = at + _SKEW_MICROS, 0
         while True:

@@ -34,7 +34,7 @@ class Tally(Arrived):
     dry_run: bool
     progress: Progress | None = None
     expected: Counter[str] = field(default_factory=Counter[str])
-    """How many messages the sources have, as far as they were counted."""
+    """How many messages the sources have. Empty if they were not counted."""
     revive: bool = False
     """Whether forgotten messages are imported again."""
     forgotten: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])

@@ -470,7 +470,7 @@ class _Log:
 
 
 def _is_observed(row: Message, until: datetime) -> bool:
-    """Return whether a message was observed by a time. Parts added later to the message of that time were not."""
+    """Return whether a message was observed at the time `until`. If it has exactly this time, parts added later were not."""
     if row.created_at == until:
         return not source_of(row.id)[1]
     return row.created_at < until

@@ -202,7 +202,7 @@ class _Batch:
 
 
 def _without_text(table: Table, values: Values, state: _ResourceImport) -> Values:
-    """Return a row without its rendered text, and store the text in `state`. Models must not be shown an unchecked text."""
+    """Return a row without its rendered text, and store the text in `state`. `_finish` checks the text before models see it."""
     if table.kind != "group" or not values["text"]:
         return values
     state.texts[values["id"]] = values["text"]
@@ -238,7 +238,7 @@ async def _look_for_forgotten(
 
 
 async def _finish(components: "Components", state: _ResourceImport, tally: Tally, *, is_whole: bool) -> None:
-    """Render the imported groups, and forget the threads and messages again that were forgotten here.
+    """Render the imported groups. Then forget the imported threads and messages that had been forgotten in this database.
 
     After an error, do not render. The sources of some observations may be missing, so their trust and the texts of their groups
     would be wrong. The next import of the file renders them.

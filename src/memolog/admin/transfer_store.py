@@ -207,7 +207,7 @@ class Arrival:
 
 
 class Transfers(Calls):
-    """Exports and imports rows, one resource at a time."""
+    """Exports and imports rows. Every call is for one resource."""
 
     async def export(self, resource: str, file: IO[bytes]) -> Counter[str]:
         """Write all rows of a resource as JSON lines, as of one moment. Return the number of lines by kind."""
@@ -270,9 +270,9 @@ class Transfers(Calls):
     async def _without_repetitions(
         self, arrival: Arrival, rows: Sequence[tuple[Table, Values]]
     ) -> tuple[list[tuple[Table, Values]], Counter[str]]:
-        """Return the rows to import, and the number of rows by kind that have no natural key and are stored already.
+        """Return the rows to import, and by kind the number of other rows. Those have no natural key and are stored already.
 
-        A row that occurs twice in the export is removed only as often as it is stored.
+        If a row occurs several times in the export, it is left out only as often as it is stored.
         """
         same, chosen = Counter[str](), list[tuple[Table, Values]]()
         for table, values in rows:

@@ -1,7 +1,7 @@
 """Replace old messages by summaries: on request or, for threads without a log, when there are enough newer messages.
 
 A summary is made from the observations of the log, or by the model, or by the embedded observer if the model fails. The thread is
-not locked meanwhile. If a message of the batch has changed, the batch is read again.
+not locked while the summary is made. If a message of the batch changes during that time, the batch is read again.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ _LOOKED_AT: Final = 40
 _MOST_LOOKED_AT: Final = 5_000
 _MOST_TRIES: Final = 5
 _NAME_CHARACTERS: Final = 400
-# A batch with more tokens than this is processed in a worker thread. Each message counts as _TOKENS_A_MESSAGE more.
+# A batch of more than _LONG_TOKENS is processed in a worker thread. Each message counts as _TOKENS_A_MESSAGE tokens more.
 _LONG_TOKENS: Final = 4_000
 _TOKENS_A_MESSAGE: Final = 100
 
@@ -86,7 +86,7 @@ class Compacting:
         try:
             after, due = await self._store.compactions.due(resource, thread, keep=keep)
             name, lasts = f"compact {thread[:_NAME_CHARACTERS]}", timedelta(seconds=config.lease)
-            # Without the lease, another process is compacting this thread.
+            # If the lease cannot be acquired, another process is compacting this thread.
             if due >= config.compaction.batch and (
                 lease := await self._store.leases.acquire(resource, name, self._core.owner, lasts=lasts)
             ):
@@ -210,7 +210,7 @@ class Compacting:
                 if lines := _lines_of(answer):
                     return lines
         except (RunFault, BudgetSpent) as fault:
-            self._core.bus.degraded(resource, thread, "summing up messages", fault)
+            self._core.bus.degraded(resource, thread, "summarising messages", fault)
         finally:
             if ask.usage is not None:
                 await self._store.ledger.add(resource, replace(ask.usage, thread=thread))

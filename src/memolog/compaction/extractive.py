@@ -27,7 +27,7 @@ _SHORT: Final = 240
 # Maximum characters of a brief, and of a line of a summary.
 _BRIEF: Final = 1_200
 _LINE: Final = 600
-# A line about more messages than this is stored in the texts of the first of them only.
+# If a line is about more messages than this, it is stored only in the texts of the first of these messages.
 _FEW: Final = 3
 # The tokens of a summary are at most the tokens of its messages divided by _SHARE, but always at least _LEAST_TOKENS are allowed.
 _SHARE: Final = 2

@@ -26,7 +26,7 @@ q = load_queries("compaction/compactions")
 
 # Messages per query.
 _AT_ONCE: Final = 500
-# If more characters than this are written, this is done in a worker thread. Each message counts as _ROW_CHARACTERS more.
+# A worker thread writes more than _FEW_CHARACTERS characters. Each message counts as _ROW_CHARACTERS characters more.
 _ROW_CHARACTERS: Final = 100
 _FEW_CHARACTERS: Final = 50_000
 
@@ -60,7 +60,7 @@ class SummaryLine:
 
 
 class Compactions(Calls):
-    """The compactions of every resource, one resource at a time."""
+    """Makes, lists, restores and prunes compactions. Every call is for one resource."""
 
     def __init__(self, engine: Engine, new_id: Callable[[], str]) -> None:
         super().__init__(engine)
@@ -72,7 +72,7 @@ class Compactions(Calls):
     def candidates(
         self, resource: str, thread: str, *, after: int = 0, again: bool = False, limit: int = 100
     ) -> Script[tuple[CompactionCandidate, ...]]:
-        """Return the messages from the first one that may be compacted, including tombstones.
+        """Return the first message that may be compacted and the messages after it, including tombstones.
 
         Messages that were restored by hand may be compacted only if `again` is True.
         """
@@ -242,7 +242,7 @@ class Compactions(Calls):
 
 
 def undoing_compactions(thread_pk: int, first: int, last: int) -> Script[None]:
-    """Restore every batch with one of these messages and delete its summary, because it may quote the messages."""
+    """Restore every batch that has messages from `first` to `last`, and delete its summary, which may quote the messages."""
     for row in (yield q.compactions_over(thread_pk=thread_pk, first_seq=first, last_seq=last)):
         if row.restored_at is None:
             yield from _restoring(row)
@@ -278,7 +278,7 @@ def _pruning(thread_pk: int, seqs: Sequence[int], left: Callable[[str], str]) ->
         texts = [{"thread_pk": thread_pk, "seq": row.seq, "search": _left_of(row.search, left)} for row in rows]
         yield q.prune_message.many(texts)
     gone = set(seqs)
-    # These are also batches that were restored and whose messages were compacted again.
+    # The query also returns batches that were restored and whose messages were compacted again.
     for row in (yield q.compactions_over(thread_pk=thread_pk, first_seq=seqs[0], last_seq=seqs[-1])):
         before = loads(row.before)
         for old in before:

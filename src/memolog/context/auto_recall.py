@@ -27,7 +27,7 @@ from memolog.text.tokens import TokenCounter
 if TYPE_CHECKING:
     from memolog.store import Store
 
-# Characters: the maximum of a neighbour, the minimum of a found message, and the maximum of a name.
+# In characters: the maximum of a neighbour, the size below which a found message is not cut, and the maximum of a name.
 _NEIGHBOUR: Final = 240
 _LEAST: Final = 80
 _NAME: Final = 60
@@ -35,7 +35,7 @@ _BEFORE, _AFTER = "… ", " …"
 # Search operators are removed from the message, because a user writes them as normal punctuation.
 _OPERATORS: Final = re.compile(r"""["“”«»]|(?<!\S)-+|[:*]""")
 _QUERY_CHARACTERS: Final = 2_000
-# The best hits are messages that the tail shows. At most this many more hits are requested, because those are skipped.
+# Hits that the tail already shows are skipped, so more hits are requested: one for each shown message, but at most this many.
 _MOST_MORE: Final = 50
 Place: TypeAlias = tuple[int, int]
 """The start and end of the matched words in the text of a message."""
@@ -94,7 +94,7 @@ async def find_passages(
 async def read_passages(store: "Store", resource: str, record: JsonObject) -> tuple[Passage, ...]:
     """Return the passages that are listed in the record of a context."""
     recalled: list[list[Any]] = record.get("recalled", [])
-    # Older records have no places, so these messages are cut in the middle.
+    # Records of older releases have no places, so their messages are cut in the middle.
     at: list[list[list[int] | None]] = record.get("recalled_at", [[] for _ in recalled])
     passages: list[Passage] = []
     for (thread, hit, *seqs), places in zip(recalled, at, strict=True):

@@ -189,7 +189,7 @@ def _next_size(view: View, tail: ShownTail, most: int | None, room: int) -> int:
 
 
 def _left_out(view: View, most: int | None, room: int, edge: tuple[Block, ...]) -> tuple[ShownTail, tuple[Block, ...]]:
-    """Return tail and edge without the oldest exchanges, as far as necessary, with each message cut to at most `most` tokens."""
+    """Return tail and edge, with each message cut to at most `most` tokens and, if necessary, without the oldest exchanges."""
     repeated, rows = _sized(view, most)
     cutter = TailCutter(
         repeated=repeated,
@@ -252,7 +252,7 @@ class Made:
     uncovered: int = 0
     """The tokens of messages that the log does not cover."""
     unspanned: int = 0
-    """The tokens of those of them that are in no buffered group and no run."""
+    """The part of `uncovered` that is after all buffered groups and runs of its thread."""
     files: tuple[Message, ...] = ()
     """The stored messages with large files that the context shows."""
 
@@ -416,7 +416,7 @@ class Contexts:
         return OtherTails(tails=tuple(tails), more_threads=more[0], more_messages=more[1])
 
     async def _facts(self, resource: str, thread: str, versions: JsonObject) -> Facts:
-        """Return these versions of the working memory."""
+        """Return the working memory in the recorded `versions`: for each scope the version in the prefix, and the current one."""
         texts: tuple[dict[str, str], dict[str, str]] = ({}, {})
         for scope, numbers in versions.items():
             for found, number in zip(texts, numbers, strict=True):
@@ -447,7 +447,7 @@ class Contexts:
     async def _span(
         self, resource: str, thread: str, first: int, last: int, withdrawn: Container[int] = ()
     ) -> tuple[Message, ...]:
-        """Return the messages of a span that were live when `withdrawn` had not been withdrawn yet."""
+        """Return the messages of a span that were live before the messages in `withdrawn` were withdrawn."""
         if not 1 <= first <= last:
             return ()
         rows = await self._store.messages.span(resource, thread, Span(first=first, last=last))
@@ -458,7 +458,7 @@ class Contexts:
 
 
 def _large_files(view: View, context: Context) -> tuple[Message, ...]:
-    """Return the messages with large files that a context shows. If the context was shortened, this is not known."""
+    """Return the messages with large files that a context shows. If the context was shortened, they are unknown: return ()."""
     if context.trimmed or context.shortened:
         return ()
     return tuple(m for m in view.snapshot.tail if m.file_tokens and not is_compacted(m))

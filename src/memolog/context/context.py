@@ -119,10 +119,10 @@ class Context:
     def messages(self) -> tuple[ContextMessage, ...]:
         """Return all messages in order: the note that opens the tail, the tail, the ephemeral messages.
 
-        If tool results end the tail, ephemeral messages follow the last user message, because a model that reads other text after
-        results loses its reasoning, and many servers refuse it. An ephemeral message of the assistant stays at the end. If a
-        question follows tool results that an earlier turn never answered, an answer that says so is added between them, because many servers
-        refuse a question after tool results.
+        If the tail ends with tool results, the ephemeral messages are placed after the last user message. Other text after tool
+        results makes a model lose its reasoning, and many servers refuse it. If an ephemeral message is of the assistant, all of
+        them stay at the end. Many servers also refuse a question after tool results that an earlier turn never answered. Then a
+        synthetic message of the assistant, which says that there was no answer, is added between them.
         """
         opening = () if self.note is None else (ContextMessage.note(self.note.text),)
         said = (*opening, *self.tail)
@@ -209,7 +209,7 @@ def _are_one(first: ContextMessage, second: ContextMessage) -> bool:
 
 def _one(first: ContextMessage, second: ContextMessage) -> ContextMessage:
     """Return two user messages as one. Texts that follow each other become one text."""
-    # A note has no speaker and no number, so the other message gives them.
+    # A note has no speaker and no number, so these are taken from the other message.
     said = second if first.synthetic and not second.synthetic else first
     before, after = first.parts[-1] if first.parts else None, second.parts[0] if second.parts else None
     parts = (*first.parts, *second.parts)

@@ -47,8 +47,8 @@ def edge_blocks(view: View, *, others_tokens: int) -> tuple[Block, ...]:
     """Return the blocks of the edge. The other conversations have at most `others_tokens` tokens.
 
     At later steps of a turn the edge stays in the message of the user, before the tool results. So it must change as rarely as
-    possible: each change makes the provider read the results again, without its cache. The other conversations are left out
-    there, and the time advances in whole hours.
+    possible: each change makes the provider read the results again, without its cache. At these steps the other conversations are
+    left out, and the time advances in whole hours.
     """
     if is_later := bool(view.snapshot.tail) and view.snapshot.tail[-1].role == "tool":
         view = replace(view, now=_hourly(view))
@@ -67,7 +67,7 @@ def edge_blocks(view: View, *, others_tokens: int) -> tuple[Block, ...]:
 
 
 def _hourly(view: View) -> datetime:
-    """Return the time of the newest user message plus the whole hours since then, or the beginning of the hour without one."""
+    """Return the time of the newest user message plus the whole hours since. Without one, return the start of this hour."""
     asked = [message.created_at for message in (*view.snapshot.repeated, *view.snapshot.tail) if is_question(message)]
     if not asked or asked[-1] > view.now:
         return view.now.replace(minute=0, second=0, microsecond=0)
@@ -99,7 +99,7 @@ def _hints(view: View) -> str:
 
 
 def working_memory_text(texts: Mapping[str, str]) -> str | None:
-    """Return the text that a context shows of these documents, by scope. None if all are empty.
+    """Return the text that a context shows for the documents in `texts`, which has them by scope. None if all are empty.
 
     The document of the thread comes after the document of the resource, and the text says that it has precedence.
     """
@@ -246,7 +246,7 @@ def _spoken(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
 
 
 def _has_text(text: str) -> bool:
-    """Return whether `one_line` of a text is not empty. Long texts and most others are decided without the slow call."""
+    """Return whether `one_line` of a text is not empty. For long texts and most others, the slow `one_line` is not called."""
     is_plain = len(text) > _MESSAGE_CHARACTERS or any(map(str.isalnum, text[:_SAMPLE_CHARACTERS]))
     return is_plain or bool(one_line(text))
 

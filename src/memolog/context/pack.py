@@ -53,7 +53,7 @@ class PackConversation:
     messages: tuple[Message, ...] = ()
     """The messages that no group covers, the oldest first."""
     earlier: int = 0
-    """How many earlier messages no group covers either."""
+    """How many messages before `messages` no group covers."""
     light: frozenset[int] = frozenset()
     """The places in `groups` of groups whose lines count less: those about sub-agents."""
 

@@ -162,7 +162,7 @@ class _Shown:
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     """The names of the tools in the finished messages, by the id of the call."""
     items: tuple[_Item[ContextMessage], ...] = ()
-    """The messages after them, in pieces. A piece has either only results or no results."""
+    """The messages after `mended`, in pieces. A piece has either only results or no results."""
     row: _Row | None = None
     """The last row. The next message may continue it."""
     last: Message | None = None
@@ -252,7 +252,7 @@ class _Matched(NamedTuple):
     late: Collection[tuple[int, int]]
     """The results that came after the next user message."""
     closed: int
-    """How many items, from the first, are whole rows without an open call after them."""
+    """The number of items at the beginning that are whole rows, and after which no call is open."""
 
 
 def _mended(items: Sequence[_Item[ContextMessage]], names: Mapping[str, str]) -> Iterator[ContextMessage]:
@@ -480,7 +480,7 @@ def _weight(rows: Sequence[Message], messages: Sequence[ContextMessage], counter
 
 
 LEAST_SHOWN: Final = 64
-"""Messages of at most this many tokens are not cut, because the mark alone has almost as many."""
+"""Messages of at most this many tokens are not cut, because the mark that replaces the cut text has almost as many."""
 # The maximum characters of a file name or media type in a mark.
 _NAME: Final = 80
 

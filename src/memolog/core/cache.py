@@ -1,6 +1,6 @@
 """Bounded caches: `Cache` for an open memory, and decorators that cache results of pure functions for the process.
 
-A cached result holds the text that it was computed from, so `forget()` and `aclose()` empty all of them with `empty_caches`.
+A cached result holds the text that it was computed from, so `forget()` and `aclose()` empty all caches with `empty_caches`.
 """
 
 import re

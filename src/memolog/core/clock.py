@@ -59,7 +59,7 @@ def from_micros(micros: int) -> datetime:
 
 
 def system_chance(bits: int) -> int:
-    """Return a random number with this many bits."""
+    """Return a random number of `bits` bits."""
     return int.from_bytes(os.urandom((bits + 7) // 8)) >> (-bits % 8)
 
 

@@ -67,7 +67,8 @@ LASTING: Final = (
     "observation.buffer_tokens",
     "observation.buffer_activation",
     "observation.block_after",
-    # It may contradict the next one, so it must be stored too. Otherwise a stored limit would be ignored beside the default.
+    # A small `observation_tokens` contradicts a large `previous_tokens`, so both are stored. If only `observation_tokens` were
+    # stored, it could contradict the default of `previous_tokens` and would then be ignored.
     "observation.previous_tokens",
     "reflection.observation_tokens",
     "reflection.buffer_activation",
@@ -84,7 +85,7 @@ class ObservationConfig(SettingGroup):
     message_tokens: int | None = declare(
         optional(tokens()),
         None,
-        "Size of the tail at which the log takes over; None: by mode, 30,000 in the default mode.",
+        "The tokens of the tail at which observations replace its oldest messages; None: by mode, 30,000 in the default mode.",
     )
     buffer_tokens: float | Literal[False] = declare(
         or_false(SHARE_OR_TOKENS),
@@ -95,7 +96,7 @@ class ObservationConfig(SettingGroup):
     buffer_activation: float = declare(
         keep_share_or_tokens("message_tokens"),
         0.8,
-        "The share of message_tokens that leaves the tail at an activation; from 1,000, the number of raw tokens that stay.",
+        "The share of message_tokens that leaves the tail at an activation; from 1,000, the number of tokens that stay there.",
     )
     block_after: float = declare(
         factor_or_tokens("message_tokens"),
@@ -108,9 +109,11 @@ class ObservationConfig(SettingGroup):
         30,
         "The longest wait of a turn for an observation; 0: never wait.",
     )
-    parallel: int = declare(count(), 3, "The most observer runs of one thread at a time.")
+    parallel: int = declare(count(), 3, "The maximum number of observer runs of one log at the same time.")
     previous_tokens: int = declare(
-        tokens(0), 2_000, "The tokens of the end of the log that the observer sees beside the span."
+        tokens(0),
+        2_000,
+        "The maximum tokens of the end of the log that the observer sees in addition to the new messages.",
     )
     prompt_tokens: int = declare(
         tokens(1_000),
@@ -120,22 +123,24 @@ class ObservationConfig(SettingGroup):
     instructions: str | None = declare(
         optional(PROSE),
         None,
-        "Instructions of your application for the observer, added after ours.",
+        "Instructions of your application for the observer, added after those of Memolog.",
     )
     attach_files: bool = declare(
         FLAG,
         False,
-        "Whether the model of the observer gets images and PDFs, unredacted; a placeholder is always shown.",
+        "Whether the model of the observer gets images and PDFs, which are not redacted; it always gets a placeholder for each.",
     )
     model: str | None = declare(optional(TEXT), None, "The model that observes; None: `model`.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReflectionConfig(SettingGroup):
-    """When and how far the log is condensed, and what stays as it is."""
+    """When and how far the log is condensed, and which observations are not condensed."""
 
     prefix = "reflection."
-    observation_tokens: int = declare(tokens(), 40_000, "Size of the log at which a reflection takes over.")
+    observation_tokens: int = declare(
+        tokens(), 40_000, "The tokens of the log at which a reflection replaces its oldest observations."
+    )
     buffer_activation: float = declare(
         keep_share_or_tokens("observation_tokens"),
         0.5,
@@ -151,19 +156,19 @@ class ReflectionConfig(SettingGroup):
     keep_recent: KeepRecent = declare(
         WINDOW,
         KeepRecent(),
-        "The newest observations, by age and by number, that are never reflected: whichever keeps more, up to half of "
-        "observation_tokens.",
+        "The newest observations, which are not reflected automatically: those of the last hours or the last ones, whichever are "
+        "more, up to half of observation_tokens.",
     )
-    target: float = declare(FRACTION, 0.5, "The largest size of a reflection, as a share of what it condenses.")
+    target: float = declare(FRACTION, 0.5, "The maximum size of a reflection, as a share of its input.")
     instructions: str | None = declare(
-        optional(PROSE), None, "Instructions of your application for the reflector, added after ours."
+        optional(PROSE), None, "Instructions of your application for the reflector, added after those of Memolog."
     )
     model: str | None = declare(optional(TEXT), None, "The model that reflects; None: `model`.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionConfig(SettingGroup):
-    """When old messages are shown and indexed by a summary, without a log."""
+    """When contexts and the search index use a summary instead of old messages."""
 
     prefix = "compaction."
     automatic: bool = declare(
@@ -189,12 +194,12 @@ class RecallConfig(SettingGroup):
     prefix = "recall."
     results: int = declare(count(0), 0, "The number of earlier messages that are shown; 0: none.")
     neighbours: int = declare(
-        count(0), 1, "The number of messages before and after each of them that are shown with it."
+        count(0), 1, "The number of messages before and after each earlier message that are shown with it."
     )
     scope: Scope = declare(
         choice(*get_args(Scope)), "thread", "Whether one thread or all threads of a resource are searched."
     )
-    tokens: int = declare(tokens(100), 1_500, "The most tokens of all of them together.")
+    tokens: int = declare(tokens(100), 1_500, "The maximum tokens of all shown earlier messages together.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +302,7 @@ class Config(SettingGroup):
     grounding: Grounding = declare(
         choice(*get_args(Grounding)),
         "flag",
-        "What happens to an observation with names or numbers that its sources do not have, or falsely in the name of the user.",
+        "What happens to an observation with names or numbers that are not in its sources, or with a false claim about the user.",
     )
     model: str = declare(TEXT, "extractive", "The model that observes and reflects; extractive needs none.")
     model_timeout: float = declare(
@@ -370,7 +375,7 @@ class Config(SettingGroup):
 
     @property
     def threshold(self) -> int:
-        """T: the size of the tail at which the log takes over."""
+        """T: the tokens of the tail at which observations replace its oldest messages."""
         return threshold(self.observation.message_tokens, self.mode)
 
     @property
@@ -394,7 +399,7 @@ class Config(SettingGroup):
 
     @property
     def reflect_at(self) -> int:
-        """R: the size of the log at which a reflection takes over."""
+        """R: the tokens of the log at which a reflection replaces its oldest groups."""
         return self.reflection.observation_tokens
 
     @property
@@ -410,7 +415,7 @@ class Config(SettingGroup):
 
     @property
     def keep_recent_at_most(self) -> int:
-        """The maximum tokens of the newest observations that are never reflected."""
+        """The maximum tokens of the newest observations that are not reflected automatically."""
         return self.reflect_at // 2
 
     def threshold_for(self, log_tokens: int) -> int:
@@ -424,7 +429,7 @@ class Config(SettingGroup):
         return block_at(self.observation.block_after, self.threshold_for(log_tokens))
 
     def reflection_target_for(self, slice_tokens: int) -> int:
-        """Return the maximum size of a reflection of observations with this many tokens."""
+        """Return the maximum tokens of a reflection of observations that have `slice_tokens` tokens."""
         return round(slice_tokens * self.reflection.target)
 
     @classmethod
@@ -466,7 +471,7 @@ class Config(SettingGroup):
         return self._layered(_values(self), self.named, [read_mapping(overrides, _known())])
 
     def completed(self, stored: Mapping[str, object]) -> Self:
-        """Return a copy with stored settings, by dotted name, for those that were not given.
+        """Return a copy in which stored settings replace the settings that were not given. `stored` has dotted names.
 
         Stored settings that no longer exist or contradict the given ones are ignored.
         """
@@ -498,7 +503,7 @@ class Config(SettingGroup):
         problems: list[str] = []
         for reading in readings:
             values.update(reading.values)
-            # A source that has all settings, as `to_dict` does, gives only those that differ from their defaults.
+            # If a source has all settings, as the result of `to_dict` does, only those that differ from their defaults count.
             has_all = len(reading.values) == len(_known())
             given |= {n for n, value in reading.values.items() if not has_all or value != _known()[n].default}
             where.update(reading.where)
@@ -640,7 +645,7 @@ CONTRADICTIONS: Final = (
         first="observation.previous_tokens",
         second=_OBSERVATION_TOKENS,
         broken=lambda values: values["observation.previous_tokens"] > values[_OBSERVATION_TOKENS],
-        why="the log never grows as long as what the observer would be shown of it",
+        why="the observer would be shown more tokens of the log than the log ever has",
         then="Lower observation.previous_tokens, or raise reflection.observation_tokens",
     ),
     Contradiction(
@@ -680,14 +685,14 @@ CONTRADICTIONS: Final = (
     *(
         _exclusive(name, "read_only", True, why=f"{what} has to be written", then="Set one of them to False")
         for name, what in (
-            ("buffer_on_idle", "what is buffered"),
-            ("manage_working_memory", "what the observer changes"),
-            ("keep_prompts", "what is kept"),
+            ("buffer_on_idle", "a buffered group"),
+            ("manage_working_memory", "a change of the working memory"),
+            ("keep_prompts", "a stored prompt"),
         )
     ),
     _exclusive(
         "buffer_on_idle", "observe", False,
-        why="nothing observes what would be buffered",
+        why="nothing is buffered if nothing is observed",
         then="Set observe = True, or buffer_on_idle = False",
     ),
     _exclusive(
@@ -709,7 +714,7 @@ CONTRADICTIONS: Final = (
         first="redact_patterns",
         second="redact",
         broken=lambda values: values["redact_patterns"] is not None and not values["redact"],
-        why="nothing would be removed by them",
+        why="the patterns would remove nothing",
         then="Set redact = True, or leave redact_patterns out",
     ),
 )  # fmt: skip

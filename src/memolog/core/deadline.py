@@ -63,7 +63,7 @@ class Budget:
 
 
 async def in_time(call: Coroutine[object, object, T], seconds: float) -> T:
-    """Await a call of the store. Raise StoreBusy after this many seconds."""
+    """Await a call of the store. Raise StoreBusy if it takes longer than `seconds`."""
     async with Budget(seconds).limit():
         return await call
     raise AssertionError("unreachable: the block returns or raises")

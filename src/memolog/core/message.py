@@ -117,7 +117,7 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One stored row, which never changes. A message may have several rows, numbered from 0 by `continuation`."""
+    """One stored row of a message. A message may have several rows, numbered from 0 by `continuation`."""
 
     html_columns: ClassVar = ("seq", "role", "created_at", "text")
     id: str
@@ -146,7 +146,7 @@ class Message:
     turn: str | None = None
     """The id of the turn that saved the message. None means that it was saved outside of a turn."""
     file_tokens: int = 0
-    """The part of `tokens` that large files have, such as PDFs: as the provider reported it, else an estimate."""
+    """The tokens of large files such as PDFs, which are part of `tokens`: as the provider reported them, else an estimate."""
     is_file_reported: bool = False
     """Whether `file_tokens` is a number that the provider reported."""
 

@@ -1,7 +1,7 @@
 """Match tool results to tool calls.
 
-A result belongs to the latest message with an open call of its id in the same turn, and there to the first such call. If that
-turn has no such call, the latest message of the thread with one is used. Overlapping turns may use the same ids, and some
+A result belongs to the latest message of the same turn that has an open call with its id, and there to the first such call. If
+the turn has no such message, the latest such message of the thread is used. Overlapping turns may use the same ids, and some
 providers reuse ids.
 """
 

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from typing import Final, TypeAlias
 
 Listener: TypeAlias = Callable[[str, int, int | None], None]
-"""Called with what is counted ("messages"), how many are done, and how many there are. None means that this is not known.
+"""Called with what is counted ("messages"), how many are done, and how many there are. None means that the total is unknown.
 
 It may be called on a worker thread, and again with smaller numbers after a transaction was repeated.
 """

@@ -214,7 +214,7 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """The number of messages whose raw text was deleted, and for each reason the number of messages that kept it."""
+    """The number of messages whose raw text was deleted. Each reason to keep the text has the number of such messages."""
 
     messages: int
     young: int = 0

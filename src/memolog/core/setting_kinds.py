@@ -1,4 +1,4 @@
-"""Kinds of settings: how a value is checked, read from text and documented, and the thresholds that settings result in."""
+"""Kinds of settings: how a value is checked, read from text and documented. Also compute thresholds from settings."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -226,7 +226,7 @@ def factor_or_tokens(base: str) -> SettingKind:
 def _also(
     kind: SettingKind, extra: object, words: frozenset[str], accepts: str, choices: tuple[str, ...] = ()
 ) -> SettingKind:
-    """Return the kind, extended by one value. In a variable, any of these words means this value."""
+    """Return the kind, extended by the value `extra`. In an environment variable, any of `words` means this value."""
 
     def is_extra(value: object) -> bool:
         # False is not 0 here.
@@ -317,7 +317,7 @@ SHARE_OR_TOKENS: Final = SettingKind(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepRecent:
-    """The newest observations, which are never reflected: those of the last hours or the last ones, whichever are more."""
+    """The newest observations, not reflected automatically: those of the last hours or the last ones, whichever are more."""
 
     hours: float = 24
     observations: int = 50

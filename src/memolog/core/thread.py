@@ -13,7 +13,7 @@ from memolog.core.exact_json import JsonObject, nothing
 
 
 class Unchanged:
-    """The type of the default of an argument for which None is a valid value."""
+    """The type of `UNCHANGED`, the default of arguments for which None is a valid value."""
 
 
 UNCHANGED: Final = Unchanged()
@@ -44,7 +44,7 @@ class Hints:
 
 
 def threads_of_subagents(threads: Iterable[str]) -> frozenset[str]:
-    """Return the threads of sub-agents: those whose id is the id of another thread with a hyphen and more after it."""
+    """Return the threads of sub-agents. Their id is the id of another thread, followed by a hyphen and more characters."""
     known = frozenset(threads)
     return frozenset(one for one in known if any(one[: hit.start()] in known for hit in _HYPHEN.finditer(one)))
 

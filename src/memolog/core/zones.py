@@ -35,7 +35,7 @@ def check_zone(name: str) -> None:
     if not is_zone(name):
         raise InputError(
             f"Unknown time zone {name!r}.",
-            why="Messages never change, and this one could not be dated.",
+            why="The local dates of messages could not be computed, and stored messages cannot be corrected.",
             then='Pass a name such as "Europe/Lisbon" or an offset such as "+02:00", or None.',
         )
 

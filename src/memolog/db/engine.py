@@ -38,7 +38,7 @@ class Engine(ABC):
         """Run a script in one transaction and commit it. After an error nothing is changed.
 
         Transactions that write to the same thread run one after the other. A transaction that lost a race runs again with a new
-        script. `name` is the name of the commit point. Pass `brief=False` if the script writes many rows.
+        script. `name` is passed to the commit hook. Pass `brief=False` if the script writes many rows.
         """
 
     async def fetch(self, step: Step, make: Callable[[Row], T], *, brief: bool = True) -> tuple[T, ...]:
@@ -72,7 +72,7 @@ class Engine(ABC):
 
 
 class Calls:
-    """Base class for the calls of a room. `reads` and `writes` turn a method that is a script into a coroutine method."""
+    """Base class of the attributes of a `Store`. `reads` and `writes` turn a method that is a script into a coroutine method."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -87,7 +87,7 @@ class _StoppedClock:
 
 
 class TimedCalls(Calls):
-    """Base class for calls that need the time. A script gets the time at which the call began, also if it runs again."""
+    """Base class for calls that need the time. In a script, `clock` returns the time at which the call began, even in a retry."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         super().__init__(engine)
@@ -101,7 +101,7 @@ C = TypeVar("C", bound=Calls)
 
 
 def _begun(calls: C) -> C:
-    """Return the object that a script gets as `self`. The clock of `TimedCalls` is stopped."""
+    """Return the object that a script gets as `self`: for `TimedCalls` a copy with a stopped clock, else `calls` itself."""
     if not isinstance(calls, TimedCalls):
         return calls
     call = copy(calls)
@@ -110,7 +110,7 @@ def _begun(calls: C) -> C:
 
 
 def reads(script: Callable[Concatenate[C, P], Script[T]]) -> Callable[Concatenate[C, P], Coroutine[Any, Any, T]]:
-    """Run a script on one consistent snapshot when the method is called."""
+    """Return a coroutine method that runs a script on one consistent snapshot."""
 
     @wraps(script)
     async def call(self: C, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -122,7 +122,7 @@ def reads(script: Callable[Concatenate[C, P], Script[T]]) -> Callable[Concatenat
 def writes(
     name: str,
 ) -> Callable[[Callable[Concatenate[C, P], Script[T]]], Callable[Concatenate[C, P], Coroutine[Any, Any, T]]]:
-    """Run a script in one transaction with this commit point when the method is called."""
+    """Return a decorator for a method that runs its script in one transaction. `name` is passed to the commit hook."""
 
     def decorate(script: Callable[Concatenate[C, P], Script[T]]) -> Callable[Concatenate[C, P], Coroutine[Any, Any, T]]:
         @wraps(script)

@@ -1,6 +1,7 @@
 """Migrate the schema with numbered SQL files, forward only, and refuse databases of other applications.
 
-A file is named `NNNN_name.sql`, or `NNNN_name.ENGINE.sql` where the engines differ. One transaction applies all pending files.
+A file is named `NNNN_name.sql`, or `NNNN_name.ENGINE.sql` if it is for one engine only. All pending files are applied in one
+transaction.
 """
 
 import contextlib
@@ -157,7 +158,7 @@ def _differences(schema: _Schema, ours: _Schema) -> Iterator[str]:
 
 
 def _is_plain(sql: str) -> bool:
-    """Return whether a statement creates a plain table. In a prepared file the column `type` of the schema may be wrong."""
+    """Return whether a statement creates a plain table. The column `type` of the schema can be forged, so it is not used."""
     return sql.startswith(_TABLE)
 
 
@@ -191,7 +192,7 @@ def migrate_sqlite(path: str, connection: sqlite3.Connection, *, now: int, read_
 
 
 def _statements(text: str) -> Iterator[str]:
-    """Split a file into statements. SQLite detects the end of each, so the semicolons inside a trigger are no ends."""
+    """Split a file into statements. SQLite detects the end of each, so a semicolon inside a trigger does not end a statement."""
     lines: list[str] = []
     for line in text.splitlines(keepends=True):
         lines.append(line)

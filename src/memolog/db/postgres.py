@@ -2,7 +2,8 @@
 
 Behind a transaction pooler, prepared statements and session settings are lost after each transaction. With `pooler=True` the
 engine sends the settings with every transaction and prepares nothing. The engine switches to this mode if it detects a pooler:
-the settings are refused or lost, the server process has another id, or a prepared statement does not exist.
+the settings are refused or lost, the id of the server process differs from the one at login, or a prepared statement does not
+exist or exists already.
 """
 
 import asyncio
@@ -53,7 +54,8 @@ _RACES = (
 # A prepared statement does not exist, or another client has prepared one of that name: only a transaction pooler causes this.
 _POOLED = (pg.InvalidSQLStatementNameError, pg.DuplicatePreparedStatementError)
 _REFUSED_SETTINGS = (pg.ProtocolViolationError, pg.FeatureNotSupportedError)
-# After these errors the server counts as unreachable. Any other error of the server means that it refused the operation.
+# For these errors of the server, `_mapped` reports that the server cannot be reached. Other errors of the server that `_mapped`
+# does not know mean that the server refused the operation.
 _UNREACHABLE = (
     *(pg.PostgresConnectionError, pg.InvalidCatalogNameError, pg.InvalidAuthorizationSpecificationError),
     *(pg.OperatorInterventionError, pg.InsufficientResourcesError, pg.IdleInTransactionSessionTimeoutError),
@@ -66,7 +68,7 @@ _GONE = (
 
 
 class _LostRace(Exception):
-    """The database refused a transaction, which may succeed when it runs again."""
+    """A transaction was not committed and may succeed when it runs again, for example after a race or a lost connection."""
 
 
 class PostgresEngine(Engine):
@@ -115,7 +117,7 @@ class PostgresEngine(Engine):
             raise self._mapped(error) from error
 
     async def _detect_pooler(self) -> bool:
-        """Connect once. Return whether the settings were lost or another server process answers."""
+        """Connect once. Return whether there is a pooler: it refuses or loses the settings, or changes the server process."""
         try:
             connection = await cast("Any", asyncpg).connect(self._url, **self._login())
         except _REFUSED_SETTINGS:
@@ -218,7 +220,7 @@ class PostgresEngine(Engine):
         if isinstance(error, _POOLED):
             self._fall_back()
             return _LostRace()
-        # A value that the driver cannot send raises an interface error too, which is a ValueError.
+        # If the driver cannot encode a value, it raises an InterfaceError that is also a ValueError. Then a retry would fail too.
         if not isinstance(error, _GONE) or isinstance(error, ValueError):
             return self._mapped(error)
         if not committing:

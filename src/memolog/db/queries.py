@@ -10,8 +10,8 @@ does no I/O, so both engines can run the same script. PostgreSQL needs one round
     SELECT … FROM (VALUES :words()) AS w     a non-empty list as a table of one column
     {select_messages} WHERE …                the text of another query of the same file
 
-A query whose name begins with `lock_` and that returns no rows only locks rows. SQLite skips it, because a transaction that
-writes has locked the whole file.
+A query whose name begins with `lock_` and that has no RETURNING clause only locks rows. SQLite skips such a query, because a
+transaction that writes has locked the whole file already.
 """
 
 import re
@@ -55,7 +55,7 @@ class Statement:
     """Whether the query only locks rows."""
 
     def numbered(self, mark: str, lengths: tuple[int, ...] = ()) -> str:
-        """Return the text with numbered parameters, `$1` or `?1`, in the order of `parameters`. Lists have these lengths."""
+        """Return the text with numbered parameters (`$1` or `?1`), in the order of `parameters`. `lengths` is for the lists."""
         return _numbered(self, mark, lengths)
 
     def __call__(self, **values: object) -> "Step":

@@ -41,7 +41,7 @@ def span_from_row(row: Row) -> Span | None:
 
 
 def from_row(kind: type[T], row: Row, **converted: object) -> T:
-    """Return a dataclass from the columns of a row that have the names of its fields. `converted` has the other fields."""
+    """Return a dataclass. Its fields are the columns of the same names and, for the other fields, the values in `converted`."""
     columns = row._asdict()
     return kind(**{name: columns[name] for name in _field_names(kind) if name in columns} | converted)
 

@@ -16,7 +16,7 @@ threads = load_queries("messages/threads")
 T = TypeVar("T")
 
 CleanValue: TypeAlias = Callable[[JsonValue], JsonValue]
-"""Removes secrets from a text or a table before it is stored."""
+"""Removes secrets from a JSON value before it is stored."""
 
 FIRST = -(2**63)
 LAST = 2**63 - 1
@@ -112,7 +112,7 @@ def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 def page_of(rows: Sequence[Row], limit: int, *columns: str) -> tuple[Sequence[Row], str | None]:
     """Return the first `limit` rows, and the token of the next page. The token is None if there are no more rows.
 
-    The token consists of the values of these columns in the last returned row.
+    The token consists of the values of `columns` in the last returned row.
     """
     if len(rows) <= limit:
         return rows, None

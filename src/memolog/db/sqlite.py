@@ -41,7 +41,7 @@ SchemaStep: TypeAlias = Callable[[sqlite3.Connection], object]
 _BREATH_SECONDS = 0.002
 # A larger journal is checkpointed in the background. SQLite has the same limit by default: 1,000 pages of 4 KiB.
 _CHECKPOINT_BYTES = 4 * 1024 * 1024
-# A journal that grew above this size, in one long transaction or under a long read, is truncated when it is used again.
+# A long transaction or a long read can make the journal larger than this. SQLite then truncates it when it uses it again.
 _JOURNAL_BYTES = 8 * 1024 * 1024
 # The size of the journal is checked after this many commits.
 _COMMITS_BETWEEN_LOOKS = 16
@@ -90,7 +90,7 @@ class SqliteEngine(Engine):
         self.path, self._durability, self._busy_timeout, self._read_only = path, durability, busy_timeout, read_only
         self._memory = is_memory(path)
         self.file = None if self._memory else path
-        # The process may change its working directory.
+        # Keep the absolute path, because the process may change its working directory.
         self._absolute = os.path.abspath(path)  # noqa: PTH100 - links are not resolved
         self._identity: tuple[int, int] | None = None
         self._closed = False
@@ -358,8 +358,9 @@ class SqliteEngine(Engine):
                 connection = self._local.checkpointer = self._connect(read_only=False)
                 connection.execute("PRAGMA busy_timeout = 0")
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            # The journal can be emptied only if all its pages were moved. So the few pages that were written meanwhile are moved
-            # while this process does not write. A write that waits for this does so on a worker thread.
+            # The journal can be emptied only after all its pages are moved into the file. Writers have added a few pages during
+            # the first checkpoint, so move these while the gate stops this process from writing. Writes that wait for the gate
+            # do so on a worker thread.
             with self._gate:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -408,7 +409,7 @@ def _execute(connection: sqlite3.Connection, step: Step, most: int | None) -> li
         connection.executemany(statement.text, step.many)
         return []
     if statement.lists:
-        # Use numbered parameters, because SQLite needs as long to look up a named parameter as to read a row.
+        # Use numbered parameters, because SQLite looks up each named parameter, which takes as long as reading a row.
         lengths, values = step.flat()
         return _fetched(connection.execute(statement.numbered("?", lengths), values), most)
     return _fetched(connection.execute(statement.text, cast("Any", step.values)), most)
@@ -444,7 +445,7 @@ def keep_journal(connection: sqlite3.Connection, *, timeout: float) -> None:
 
 
 def code_of(error: sqlite3.Error) -> int:
-    """Return the primary result code of an extended one."""
+    """Return the primary result code of an error, which is the lowest byte of the extended result code."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
@@ -505,7 +506,7 @@ def cannot_open(path: str, why: str) -> StoreUnavailable:
         why=f"SQLite says: {why}.",
         then="Check that the folder exists and that this user may write to it.",
     )
-    # Unlike a server, a missing folder does not return after a while.
+    # A retry cannot succeed: a missing folder does not appear by itself.
     error.retryable = False
     return error
 

@@ -43,7 +43,8 @@ _FIRST_SECONDS = 2.0
 _LONGEST_SECONDS = 600.0
 _LEAST_FACTOR, _MOST_FACTOR = 0.75, 1.25
 
-# One model call observes short spans of several threads. They have at most this many tokens, because a failed call loses all.
+# One model call can observe short spans of several threads. Together they have at most this many tokens, because a failed call
+# loses all of them.
 _BATCH_TOKENS = 10_000
 # After a reflection the log must grow by at least this share of its limit before the next reflection.
 _GROWTH = 0.1
@@ -82,7 +83,7 @@ def recover(state: State, config: Config, now: datetime) -> Recover | None:
     del config
     for run in sorted(state.runs, key=lambda run: (run.span.first if run.span else 0, run.id)):
         if run.status == "running" and (run.is_silent or run.lease_until <= now):
-            return Recover(run=run.id, fence=run.fence, reason="its owner let the lease run out")
+            return Recover(run=run.id, fence=run.fence, reason="the lease of its owner has ended")
         if run.status == "failed" and is_due(run.retry_at, now) and is_due(state.log.retry_at, now):
             return Recover(run=run.id, fence=run.fence, reason=f"try {run.attempt + 1} after a failure")
     return None
@@ -106,7 +107,7 @@ def activate(state: State, config: Config, now: datetime) -> Activate | None:
     if is_by_hand:
         chosen = tuple(group for group, _ in groups)
     elif state.seen_tokens > config.floor:
-        # The floor counts seen messages only. A group must be activated only if the seen messages alone fill the tail.
+        # Only seen messages count towards the floor. If they alone reach the limit, at least one group is activated.
         at_least = int(state.seen_tokens >= limit)
         chosen = choose(groups, state.seen_tokens, config.floor, at_least=at_least)
     else:
@@ -140,7 +141,7 @@ def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
     hole = next((stretch for stretch in stretches if stretch.is_hole), None)
     if hole is not None:
         spans = _pick((hole,), config.threshold)
-        reason = "finished observations wait for what comes before them"
+        reason = "buffered groups wait until earlier messages are observed"
     elif state.asked.by_hand & {"buffer", "observe"} or (state.asked.ending and config.buffer_on_idle):
         spans = _pick(stretches, config.threshold)
         reason = "asked for by hand" if state.asked.by_hand else "the turn is over and the observer is idle"
@@ -241,7 +242,7 @@ def wait(state: State, config: Config, now: datetime) -> Wait:
 
 
 RULES: Final[tuple[Rule, ...]] = (
-    Rule(decision=Recover, when="a run's lease has ended, or a failed run's time has come", test=recover),
+    Rule(decision=Recover, when="a run's lease has ended, or a failed run may be retried", test=recover),
     Rule(
         decision=Activate, when="groups are buffered and the tail is full, or the cache is cold anyway", test=activate
     ),
@@ -254,7 +255,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(decision=Observe, when="this thread's tail is far too full and nothing can be activated", test=observe),
     Rule(decision=Reflect, when="the log is half full", test=reflect),
     Rule(decision=Trim, when="a hard limit is set and still exceeded", test=trim),
-    Rule(decision=Wait, when="nothing of this applies", test=wait),
+    Rule(decision=Wait, when="no other rule applies", test=wait),
 )
 
 
@@ -276,8 +277,8 @@ def _is_resting(state: State, now: datetime) -> bool:
 
 
 def _rest(state: State, now: datetime) -> str:
-    """Return the first words of a reason if no run may start after failures, else an empty text."""
-    return f"the observer is given a rest after {state.log.failures} failures; " if _is_resting(state, now) else ""
+    """Return the beginning of a reason, which names the failures, if no run may start because of them. Else return ""."""
+    return f"the observer waits after {state.log.failures} failures; " if _is_resting(state, now) else ""
 
 
 def _is_condensed(groups: tuple[GroupRow, ...]) -> bool:
@@ -310,9 +311,9 @@ def _free_of_charge(state: State, config: Config, now: datetime) -> str | None:
 def _step(state: State, config: Config) -> int | None:
     """Return how many tokens the tail must grow before the next span is observed. None if buffering is off.
 
-    Close to the limit it is half a step. While runs are running it is longer, because an observer that falls behind catches up
-    faster with longer spans, so that turns wait less often. A quarter more per run was the best value in a simulation with steps
-    of 2,000 tokens and answers of 0.5 to 2 s.
+    The result is `buffer_step`, or half of it close to the limit. While runs are running, it is longer by a quarter per run. With
+    longer spans an observer that falls behind catches up faster, so that turns wait less often. A quarter was the best value in a
+    simulation with steps of 2,000 tokens and answers of 0.5 to 2 s.
     """
     step, busy = config.buffer_step, len(state.running("observe"))
     if step is None:
@@ -376,9 +377,9 @@ def activatable(state: State, now: datetime) -> tuple[tuple[ReadyGroup, int], ..
 
 
 def _rank(state: State, tail: Tail, last: int, now: datetime) -> int:
-    """Return 2 if the group contains the last answer of the current thread, 1 for another active thread, else 0.
+    """Return the rank of the group that ends at message `last`. Groups of a lower rank are activated first.
 
-    Groups of a lower rank are activated first.
+    The rank is 2 if the group contains the last answer of the current thread, 1 for that of another active thread, else 0.
     """
     answers = [weight.seq for weight in tail.weights if weight.role == "assistant" and tail.is_seen(weight.seq)]
     if not answers or last < answers[-1]:
@@ -393,7 +394,8 @@ def choose(
 ) -> tuple[ReadyGroup, ...]:
     """Return the first groups, at least `at_least`, so that after their activation the tail is close to the floor.
 
-    These are the fewest groups that bring the tail down to the floor. If that leaves far too little, the last one is left out.
+    These are the fewest groups that bring the tail down to the floor. If they would leave far too little in the tail, the last of
+    them is not returned.
     """
     target = tail_tokens - floor
     removed = 0
@@ -516,7 +518,7 @@ def longest_span(stretch: FreeStretch, most: int, least: int = 0) -> Span | None
 
     A span of fewer than `least` tokens is extended to the next possible end, even beyond `most`. The shortest possible span is
     returned even if it exceeds `most`. None means that a tool call without a result allows no end yet. A span may always end at
-    the end of a hole, because the span after the hole was started there.
+    the end of a hole, because the next group or run begins there.
     """
     ends = closed_ends(stretch.weights)
     if stretch.is_hole and stretch.weights:

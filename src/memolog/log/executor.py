@@ -1,4 +1,4 @@
-"""Call `decide` for a log and perform the decisions, until nothing is left to do. Turns and manual calls use it."""
+"""Call `decide` for a log and perform the decisions, until nothing is left to do. Turns and manual calls use `Core`."""
 
 import asyncio
 import contextlib
@@ -83,7 +83,8 @@ class _Gate:
 class Hold:
     """A lock on a log for one caller of this process.
 
-    It does not exclude other processes. If another process has changed the log, its version differs and a write raises Conflict.
+    It does not exclude other processes. If another process has changed the log, the version of the log differs and a write raises
+    Conflict.
     """
 
     def __init__(self, gate: _Gate, budget: Budget | None = None) -> None:
@@ -182,7 +183,7 @@ class Core:
             is_long = has_many_parts(snapshot.tail)
             decision = await offload(_decided, snapshot, config, asked, now, when=is_long)
             if not hold.is_held and not _is_wait(decision):
-                decision = Wait(reason="another turn is at the log")
+                decision = Wait(reason="another caller has locked the log")
             name = type(decision).__name__
             names.append(name)
             decided = Decided(at=now, resource=resource, thread=thread, decision=name, reason=decision.reason)
@@ -422,7 +423,7 @@ class Core:
     async def _is_still_ours(self, run: str, now: datetime, config: Config) -> bool:
         """Renew the lease if this process is still running the run, and return whether it is.
 
-        This happens if the clock was set forward, so that the lease seemed to have expired.
+        If the clock was set forward, the lease of a run of this process may seem to have expired.
         """
         batch = self.runner.batch(run)
         for claim in batch.claims if batch else ():

@@ -94,7 +94,7 @@ class Processes:
         return self.judge(owner, beats[0] if beats else None)
 
     def judge(self, owner: str, beat: Beat | None, *, silence: float | None = None, lease: float | None = None) -> Life:
-        """Return the state of a process from its last beat, just read. `silence` and `lease` override the attributes."""
+        """Return the state of a process. `beat` is its last beat, just read. `silence` and `lease` override the attributes."""
         if beat is None:
             return "unknown"
         time = self.time()
@@ -182,7 +182,7 @@ class Heartbeat:
 
 
 class Leases(TimedCalls):
-    """The leases of every resource, one resource at a time."""
+    """Acquires and releases leases. Every call is for one resource."""
 
     @writes("leases.acquire")
     def acquire(self, resource: str, name: str, owner: str, *, lasts: timedelta) -> Script[Lease | None]:

@@ -24,7 +24,7 @@ logs = load_queries("log/logs")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEvent:
-    """A stored event with its number in the order of all events."""
+    """A stored event. Later events have higher numbers."""
 
     number: int
     kind: str
@@ -45,7 +45,7 @@ class ContextRecord:
 
 
 class Journal(Calls):
-    """The journal of every resource, one resource at a time."""
+    """Stores and reads events and context records. Every call is for one resource."""
 
     @writes("journal.add")
     def add(self, resource: str, events: Sequence[Event]) -> Script[None]:
@@ -82,7 +82,7 @@ class Journal(Calls):
         return newest[::-1]
 
     async def pulse(self, resource: str) -> tuple[int, ...]:
-        """Return numbers of which at least one differs after any change of the resource."""
+        """Return a tuple of numbers that differs after every change of the resource."""
         check_ids(resource=resource)
         return (await self.engine.fetch(q.pulse(resource=resource), tuple[int, ...]))[0]
 
@@ -154,13 +154,14 @@ class EventJournal:
         self._emitted.setdefault(event.resource, []).append(event)
 
     async def flush(self, resource: str, events: Sequence[Event] = ()) -> None:
-        """Store the events of the resource that `tell_later` has emitted, and then these events."""
+        """Store the events of the resource that `tell_later` has emitted, and then `events`."""
         events = (*self._emitted.pop(resource, ()), *events)
-        # The decision Wait ends every request and is in the record of its context. Degraded often means that the store failed.
+        # Wait decisions are not stored, because every request ends with one. Degraded events are not stored, because they often
+        # mean that the store failed.
         to_store = [e for e in events if not isinstance(e, Degraded) and getattr(e, "decision", "") != "Wait"]
         if not to_store or self._store.config.read_only:
             return
         try:
             await self._store.journal.add(resource, to_store)
         except MemologError as error:
-            self.bus.degraded(resource, to_store[0].thread, "keeping events", error)
+            self.bus.degraded(resource, to_store[0].thread, "storing events", error)

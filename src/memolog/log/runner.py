@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 Then: TypeAlias = Callable[[str, str, Config], Awaitable[None]]
 
-# A run is stopped after this many seconds, or after the timeout of this many model calls if that is longer.
+# A run is stopped after _RUN_SECONDS, or after _RUN_CALLS times the timeout of a model call if that is longer.
 _RUN_SECONDS = 900.0
 _RUN_CALLS = 8
 _log = logging.getLogger("memolog")
 
 _GIVE_BACK_SECONDS = 2.0
-# How long a task may take to end after it was cancelled. It is a part of the time that `close` is given.
+# The maximum seconds that a task may take to end after it was cancelled. They are part of the `patience` of `close`.
 _STOP_SECONDS = 0.5
 # The seconds before each new attempt to store a result.
 _STORE_DELAYS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
@@ -42,12 +42,12 @@ FaultCause: TypeAlias = Literal["answer", "refused", "denied", "away", "incompre
 
 
 class RunFault(Exception):
-    """A run has failed. Has the reason, the usage, and whether a retry is useless (`is_final`).
+    """Raised if a run has failed. It has the reason and the usage. `is_final` means that a retry is useless.
 
     `cause` is "answer" if the answer cannot be used, "refused" if the provider refused the prompt, "denied" if the call is not
     allowed at all (a wrong key, an unknown model), "away" if the model cannot be reached, and "incompressible" if a reflection
-    failed to shorten the log. Such a run is abandoned. `declines` means that the model refused to answer, or that its answer is
-    empty. The reason is stored and shown, so secrets are redacted from it.
+    failed to shorten the log. An incompressible fault is always final. `declines` means that the model refused to answer, or that
+    its answer is empty. The reason is stored and shown, so secrets are redacted from it.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Runner:
         task.add_done_callback(self._tasks.discard)
 
     async def finished(self, resource: str, thread: str | None, seconds: float) -> None:
-        """Wait for the batches of a thread, or for None of all threads of the resource, but at most this many seconds."""
+        """Wait for the batches of a thread, at most `seconds`. `thread=None` means all threads of the resource."""
         mine = (batch for batch in self._batches.values() if batch.resource == resource)
         if tasks := {batch.task for batch in mine if thread is None or batch.thread == thread}:
             await asyncio.wait(tasks, timeout=seconds)
@@ -231,7 +231,7 @@ class Runner:
                 try:
                     await self._store_outcome(batch, outcome)
                 except LeaseLost as lost:
-                    # A thread of the call was deleted or withdrawn. The results of the other threads are still stored.
+                    # One thread of this call was deleted, or its messages were withdrawn. Results of other threads are stored.
                     await self._refused(batch, outcome.claim, str(lost))
         except RunFault as fault:
             if fault.is_final:
@@ -326,7 +326,7 @@ class Runner:
             await self._tell_failed(batch, claim, run, error, later if failures is not None else None)
 
     async def _give_up(self, batch: RunBatch, fault: RunFault) -> None:
-        """Abandon runs that a retry cannot help, because groups after them could not be activated before them."""
+        """Abandon runs for which a retry is useless. If they stayed failed, no later group could be activated."""
         is_full = fault.cause == "incompressible"
         for claim in batch.claims:
             await self._store.runs.abandon(

@@ -92,7 +92,7 @@ class RunResult:
 
 
 class Runs(Calls):
-    """The runs of every resource, one resource at a time."""
+    """Starts, renews, ends and lists runs. Every call is for one resource."""
 
     @writes("runs.start")
     def start(
@@ -196,7 +196,7 @@ class Runs(Calls):
                 raise LeaseLost(claim.run, claim.owner, claim.fence)
             yield from _store_group(resource, ended[0], result, at)
             if result.omitted:
-                # Stored with the run, because these observations are dropped only when the reflection is activated.
+                # Store the ids with the run, because these observations are dropped only when the reflection is activated.
                 inputs = {**loads(ended[0].inputs), "omitted": list(result.omitted)}
                 yield q.set_run_inputs(id=claim.run, inputs=dumps(inputs))
             if result.extracts:
@@ -222,7 +222,7 @@ class Runs(Calls):
         retry_at: datetime,
         usage: Usage | None = None,
     ) -> Script[int | None]:
-        """Record a failure and return the failures of the log in a row. None if the run has another owner or was abandoned."""
+        """Record a failure. Return how often the log has failed in a row. None if the run has another owner or was abandoned."""
         check_ids(resource=resource)
         at, retry = to_micros(now), to_micros(retry_at)
         text = pack(error[:2000])
@@ -313,7 +313,7 @@ class Runs(Calls):
 
 
 class Extracts(Calls):
-    """The extracts of every resource, one thread at a time."""
+    """Lists extracted values. Every call is for one thread."""
 
     async def list(self, resource: str, thread: str, *, before: int | None = None) -> tuple[Extract, ...]:
         """Return every version of every value, by key, oldest first. `before` limits them to messages before that number."""

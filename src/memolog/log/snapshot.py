@@ -191,7 +191,7 @@ class MemoryCache:
         self._groups.put(log.id, _Groups(log.version - log.run_changes, log.generation, groups))
 
     def groups_of(self, log: LogHead, rows: Sequence[Row]) -> tuple[GroupRow, ...]:
-        """Return rows as groups. An unchanged row returns the same object as before, because other caches use it as their key."""
+        """Convert rows to groups. An unchanged row gives the same object as before, because other caches use it as their key."""
         known = self._made.get(log.id) or {}
         made = {row: known.get(row) or group_row(row) for row in rows}
         self._made.put(log.id, made)
@@ -363,7 +363,7 @@ def reading_tail(
     kept = {seq: message for seq, message in known.items() if seq > start and seq not in fresh}
     is_same = newest <= start or (newest in fresh and fresh[newest].id == known[newest].id)
     if not is_same or len(kept) + len(fresh) != last_seq - start:
-        # Rows are missing, or the key now belongs to another thread, so read all rows.
+        # Rows are missing, or `thread_pk` now belongs to another thread, so read all rows.
         rows = yield messages.tail(thread_pk=thread_pk, after=start, known=0)
         fresh, kept = {row.seq: message_from_row(row) for row in rows}, {}
     tail = {**kept, **fresh}
@@ -397,10 +397,10 @@ def _tail_key(log: LogHead, thread: ThreadHead) -> tuple[object, ...]:
 
 
 def goes_on(tail: Sequence[Message], asked: Sequence[Message]) -> bool:
-    """Return whether a tail continues an earlier request. `asked` is the last user message before the tail, if there is one.
+    """Return whether a tail continues the turn of `asked`, the last user message before the tail, if there is one.
 
-    Such a tail is empty, or begins with a tool call or a result, or with an answer of another turn than the question: after a
-    rewind the question was answered again.
+    It does if the tail is empty, or begins with a tool call or a result. It also does if it begins with an answer of another turn
+    than the question: then the question was answered again after a rewind.
     """
     first = _first(tail)
     if first is None or any(pairs_of(first.parts)):
@@ -423,7 +423,7 @@ def _repeated(thread_pk: int, cursor: int, tail: Sequence[Message]) -> Script[tu
 
 
 def ensure_log(resource: str, thread_pk: int | None, new_id: Callable[[], str], now: int) -> Script[LogHead]:
-    """Return the log of a thread, or for None the shared log of the resource. A missing log is created."""
+    """Return the log of a thread, or the shared log of the resource if `thread_pk` is None. A missing log is created."""
     rows = yield q.find_log(resource=resource, thread_pk=thread_pk or 0)
     if not rows:
         created = yield q.create_log(id=new_id(), resource=resource, thread_pk=thread_pk, now=now)
@@ -445,7 +445,7 @@ def new_generation(
     dropped: Sequence[str] = (),
     restored_from: int | None = None,
 ) -> Script[Generation]:
-    """Create a generation from these groups, in this order, and make it the current one."""
+    """Create a generation from `groups`, in this order, and make it the current one."""
     rows = yield q.create_generation(
         log_pk=log_pk,
         number=number,

@@ -25,11 +25,11 @@ from memolog.log.snapshot import BufferedRow, GroupRow, LogHead, OtherLimits, Ru
 from memolog.text.message_tokens import LARGE_FILE
 from memolog.text.tokens import calibrated
 
-# For how many seconds providers cache a prompt, from their documentation. Where they give a range, this is its minimum.
+# For how many seconds providers cache a prompt, from their documentation. If they give a range, this is its minimum.
 _CACHE_SECONDS = {"anthropic": 300.0, "openai": 300.0, "google": 300.0, "gemini": 300.0}
 _DEFAULT_CACHE_SECONDS = 300.0
 
-# The large files of a tail may fill this share of the context window, before the oldest of them leave the tail.
+# While the large files of a tail fit into this share of the context window, they count like images. See `without_files`.
 _FILE_SHARE = 0.75
 _UNKNOWN_WINDOW = 128_000
 
@@ -49,7 +49,7 @@ class Weight:
     is_gone: bool = False
     """True for a tombstone, which has a sequence number but no content."""
     file_tokens: int = 0
-    """The part of `tokens` that large files have."""
+    """The tokens of large files, which are part of `tokens`."""
     uncounted: int = 0
     """The tokens of large files that are not part of `tokens`. See `without_files`."""
 
@@ -360,10 +360,10 @@ def _scaled_weight(weight: Weight, factor: float) -> Weight:
 
 
 def without_files(weights: Sequence[Weight], room: int) -> tuple[Weight, ...]:
-    """Return the weights with large files counted like an image, as far as the files of the newest messages fit the room.
+    """Return the weights with large files counted like images, from the newest message back, while the files fit into `room`.
 
-    A document is asked about several times, and its observation does not replace it. So the text of the conversation, not the
-    size of the document, determines when the document leaves the tail. Files that do not fit the room count in full.
+    Users ask several questions about a document, and an observation does not replace it. So the text of the conversation, not the
+    size of the document, determines when the document leaves the tail. Files that do not fit into `room` count in full.
     """
     counted: list[Weight] = []
     used = 0
@@ -440,7 +440,7 @@ def observer_inputs(snapshot: Snapshot, config: Config, thread: str, *, batch: i
 
 
 def _document_to_keep(snapshot: Snapshot, config: Config, thread: str) -> JsonObject:
-    """Return which working memory document a run updates: that of the thread, else of the resource. Empty if it updates none."""
+    """Return which document a run updates: the one of the thread if there is one, else of the resource. {} if it updates none."""
     if not config.manage_working_memory:
         return {}
     versions = snapshot.facts.versions

@@ -101,7 +101,7 @@ def hint_events(snapshot: Snapshot, hints: Hints, now: datetime) -> list[Event]:
 
 
 def _is_stuck(state: State) -> bool:
-    """Return whether the run over the first messages of a tail has failed. Later groups cannot be activated before its result."""
+    """Return whether the run over the first messages of a tail has failed. No later group is activated before its result."""
     heads = {(tail.thread, tail.cursor + 1) for tail in state.tails}
     return any(
         (run.status == "failed" or run.attempt > 1) and run.span is not None and (run.thread, run.span.first) in heads
@@ -110,7 +110,7 @@ def _is_stuck(state: State) -> bool:
 
 
 def outage_of(snapshot: Snapshot, config: Config, asked: Asked) -> str | None:
-    """Return the last error of the model if the tail exceeds the limit at which turns wait. None if not, or if no run failed."""
+    """Return the last error if runs fail and the tail exceeds the limit at which turns wait for the model. Else return None."""
     if not snapshot.log.failures:
         return None
     state = state_of(snapshot, config, asked)

@@ -50,10 +50,10 @@ messages = load_queries("messages/messages")
 threads = load_queries("messages/threads")
 
 
-# At most this many plans are shown, and each is compared with at most this many later observations.
+# At most _MOST_PLANS plans are read, and they are compared with at most _MOST_LATER later observations.
 _MOST_PLANS: Final = 50
 _MOST_LATER: Final = 500
-# At most this many groups of recent threads are considered for a pack. A group counts as at least so many tokens.
+# For a pack, at most _MOST_GROUPS groups of recent threads are considered. Each counts as at least _LEAST_GROUP tokens.
 _MOST_GROUPS: Final = 2_000
 _LEAST_GROUP: Final = 30
 _NO_PLANS: Final = frozenset({"question", "finding", "error", "test", "source", "change"})
@@ -91,7 +91,7 @@ class ActivatedThread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecentThread:
-    """A thread with those of its groups and of its messages without a group that were read."""
+    """A thread, with some of its groups and some of the messages that no group covers."""
 
     id: str
     pk: int
@@ -102,12 +102,12 @@ class RecentThread:
     """The texts of the groups, the oldest first. Empty for threads that share a log."""
     messages: tuple[Message, ...] = ()
     earlier: int = 0
-    """How many earlier messages no group covers either."""
+    """How many messages before `messages` no group covers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecentThreads:
-    """The threads that were active last, those of sub-agents after the others, and counts of what was not read."""
+    """The threads that were active last, those of sub-agents after the others, and counts of lines and messages not read."""
 
     threads: tuple[RecentThread, ...] = ()
     more_lines: int = 0
@@ -115,7 +115,7 @@ class RecentThreads:
 
 
 class Logs(TimedCalls):
-    """The logs of every resource, one resource at a time."""
+    """Reads and changes logs. Every call is for one resource."""
 
     def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str], cache: MemoryCache) -> None:
         super().__init__(engine, clock)
@@ -244,7 +244,7 @@ class Logs(TimedCalls):
         own: ThreadHead | None = None,
         buffered: Mapping[str, Sequence[Span]] = MappingProxyType({}),
     ) -> Script[RecentThreads]:
-        """Return the threads that were active last, except `own`, with as much of each as `tokens` tokens need.
+        """Return the threads that were active last, except `own`, with enough groups and messages to fill `tokens` tokens.
 
         The number of queries does not depend on the number of threads. Of the groups, the newest and those with important lines
         are read. `buffered` has the spans of buffered groups of a shared log by thread.
@@ -475,7 +475,7 @@ def reading_members(log_pk: int, group_pk: int) -> Script[list[GroupRow]]:
 
 
 def reading_leaves(log_pk: int, groups: Sequence[GroupRow]) -> Script[set[str]]:
-    """Return the ids of the observer groups among these groups, and of those that their reflections cover at any depth."""
+    """Return the ids of all observer groups that are in `groups` or that reflections in `groups` cover, at any depth."""
     found: set[str] = set()
     todo = list(groups)
     while todo:
@@ -589,7 +589,7 @@ def hint_values(hints: Hints, thread_pk: int, last_seq: int) -> dict[str, object
 
 
 def _chosen(groups: Sequence[Row], tokens: int) -> list[Row]:
-    """Return the groups to read: first the newest, then those with important lines, each with about twice `tokens` tokens."""
+    """Return the groups to read: about 2 * `tokens` tokens of the newest groups, and as many of groups with important lines."""
     chosen: dict[int, Row] = {}
     for candidates in (groups, [group for group in groups if group.marked]):
         room = 2 * tokens
@@ -677,7 +677,7 @@ def reading_plans(
 ) -> Script[tuple[Observation, ...]]:
     """Return the plans for days from `since` to before `before`, the latest day first, from groups up to position `entries`.
 
-    A plan is left out if a later observation is about the same thing, because that observation tells the outcome.
+    A plan is left out if a later observation is about the same thing, because that observation describes the outcome.
     """
     where = {"log_pk": log_pk, "generation": generation, "entries": entries}
     days = {"since": since.isoformat(), "before": before.isoformat()}

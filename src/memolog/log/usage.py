@@ -33,7 +33,7 @@ class UsageLine:
 
 
 class Ledger(TimedCalls):
-    """The usage of every resource, one resource at a time."""
+    """Stores and sums usage, and stores calibrations. Every call is for one resource."""
 
     @writes("usage.add")
     def add(self, resource: str, usage: Usage) -> Script[None]:
@@ -154,7 +154,7 @@ def _line(row: Row) -> UsageLine:
 
 
 def _known_calibration(resource: str, name: str) -> Script[Calibration]:
-    """Return the calibration of a model. Earlier releases stored one for each name. The canonical name is preferred."""
+    """Return the calibration of a model. Earlier releases stored one for each name of a model, so prefer the canonical name."""
     rows = yield q.calibrations_of(resource=resource)
     known = [found for found in map(_calibration, rows) if canonical_model(found.model) == name]
     known.sort(key=lambda found: found.model != name)

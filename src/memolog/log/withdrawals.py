@@ -39,7 +39,7 @@ Render = Callable[[GroupRow, Sequence[Observation], Mapping[str, str]], tuple[st
 """Renders a group from its observations and the aliases of threads in a shared log. Returns text and tokens."""
 
 Mend: TypeAlias = Callable[[Sequence[Row]], Script[dict[int, tuple[int, ...]]]]
-"""Observes again the messages that stay, after some observations were lost. Returns the new ones by the key of a lost one."""
+"""Observes the remaining messages again after observations were lost. Returns the keys of new observations, by lost key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ def withdrawing_derived(
 ) -> Script[WithdrawnRows]:
     """Remove the compactions, runs, extracts, groups and observations that were derived from withdrawn messages.
 
-    `mend` may add observations to a group that lost some. Reflected lines are then replaced by these observations.
+    `mend` may add observations to a group that lost some. They replace the reflected lines that merged the lost observations.
     """
     runs: list[str] = []
     groups: list[str] = []

@@ -1,7 +1,7 @@
-"""Rewind a thread to an earlier message, and return to what was there before.
+"""Rewind a thread to an earlier message, and restore the messages that a rewind withdrew.
 
 A rewind withdraws the later messages and stores a branch: the numbers of the messages that were live before. The withdrawn rows
-stay as tombstones. Returning to a branch appends copies of its rows, so that sequence numbers and cursors never go back.
+stay as tombstones. Restoring a branch appends copies of its rows, so that sequence numbers and cursors never go back.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class Branches(LogChanges):
     ) -> Script[Rewound]:
         """Withdraw every message after `to`, the number or the id of the last message that stays. 0 withdraws all messages.
 
-        With `only_turns` every message after `to` must be of an ended turn whose id begins with this text. Otherwise nothing is
-        withdrawn. A turn has not ended while it waits for an answer or is in `open_turns`.
+        With `only_turns`, every message after `to` must belong to an ended turn whose id begins with `only_turns`. Otherwise
+        nothing is withdrawn. A turn has not ended while it waits for an answer or is in `open_turns`.
         """
         check_ids(resource=resource, thread=thread)
         _check_target(to)
@@ -108,9 +108,10 @@ class Branches(LogChanges):
 
     @writes("branches.restore")
     def restore(self, resource: str, thread: str, branch: str, *, again: Again) -> Script[Rewound]:
-        """Return to a branch. Thread and branch begin with the same messages: withdraw those after them, and append the branch's.
+        """Restore a branch: keep the first messages, which thread and branch have in common, and append the rest of the branch.
 
-        The withdrawn messages become a new branch. The restored branch is no longer listed. Raises BranchNotFound.
+        The other messages of the thread are withdrawn and become a new branch. The restored branch is no longer listed. Raises
+        BranchNotFound.
         """
         check_ids(resource=resource, thread=thread, branch=branch)
         at = self._now()
@@ -227,14 +228,14 @@ def _branch(row: Row, rows: Sequence[Message]) -> Branch:
 
 
 def _copy(row: Message) -> NewMessage:
-    """Return a message to be saved again, under its id, as a further row."""
+    """Return a new message with the same id and content. Saving it adds a further row to the stored message."""
     return NewMessage(**{field.name: getattr(row, field.name) for field in fields(NewMessage)})
 
 
 def _mending(
     resource: str, thread: str, kept_to: int, again: Again, lines: Sequence[Row]
 ) -> Script[dict[int, tuple[int, ...]]]:
-    """Observe again the messages that stay, but whose observations are lost. Return the new observations by each lost one."""
+    """Observe the remaining messages again if their observations are lost. Return the keys of new observations, by lost key."""
     instead: dict[int, tuple[int, ...]] = {}
     across = [line for line in lines if line.kind == "observer" and line.first_seq <= kept_to]
     for group_pk in sorted({line.group_pk for line in across}):
@@ -247,7 +248,7 @@ def _mending(
 def _observing_again(
     resource: str, thread: str, kept_to: int, again: Again, lost: Sequence[Row]
 ) -> Script[tuple[int, ...]]:
-    """Observe the messages again that no remaining observation of a group cites. Return the keys of the new observations."""
+    """Observe again the messages that only lost observations of a group cite. Return the keys of the new observations."""
     group = lost[0]
     pks = {line.pk for line in lost}
     cited = yield q.cited(group_pk=group.group_pk, up_to=kept_to)

@@ -176,7 +176,7 @@ def _copying(
 def _copying_run(
     run_pk: int | None, target_log: int, threads: Mapping[int, int], names: Mapping[str, str], new_id: NewId
 ) -> Script[int | None]:
-    """Copy the run of a group. The inputs of a reflection contain the ids of the covered groups, so these are replaced."""
+    """Copy the run of a group. The inputs of a reflection contain the ids of the covered groups, so these ids are replaced."""
     if run_pk is None:
         return None
     run = (yield q.run_of(run_pk=run_pk))[0]

@@ -1,7 +1,7 @@
 """Save and load messages.
 
-Saving is idempotent. A message with a stored id and the same content changes nothing. If it has more parts, these are stored as a
-further row. If it has other content, it is refused.
+Saving is idempotent. If the id of a message is stored already and the content is the same, nothing changes. If the message has
+additional parts, these are stored as a further row. If its content differs, the message is refused.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Messages(Calls):
         """Save one or many messages of one thread in this order. After an error none of them is saved.
 
         A missing thread is created. `owner` is the process that runs the turn: until a reply is saved, no message of the turn
-        enters a log. Set `is_told_again` for messages from an external record: those that were forgotten are not saved again.
+        enters a log. Set `is_told_again` for messages from another system: forgotten messages among them are not saved again.
         """
         given = [messages] if isinstance(messages, NewMessage) else messages
         check_optional_ids(owner=owner)
@@ -412,7 +412,7 @@ def _pairs_text(parts: tuple[Part, ...]) -> str | None:
 
 
 def _file_tokens(parts: tuple[Part, ...], most: int) -> int | None:
-    """Return the tokens of large files, which are at most all tokens of the message. None if there is no large file."""
+    """Return the tokens of large files, but at most `most`, the tokens of the message. None if there is no large file."""
     # The counter of the `Memory` is not needed, because it counts only text, and most large files are not text.
     return min(count_large_files(parts, HeuristicCounter()), most) or None
 
@@ -452,7 +452,7 @@ class Grown:
     is_forgotten: bool = False
     """Whether a row was forgotten. Saving the message again then raises MessageConflict."""
     is_pruned: bool = False
-    """Whether the raw text was removed. The message can then be saved again, and its parts are not compared."""
+    """Whether the raw text was removed. Saving the message again then adds nothing, and its parts are not compared."""
 
     def lacks(self, offered: NewMessage, thread: str) -> tuple[Part, ...]:
         """Return the parts that are not stored yet. Raise MessageConflict if the role or the stored parts differ."""
@@ -505,7 +505,7 @@ def additions(known: Mapping[str, Grown], offered: Iterable[NewMessage], thread:
 
 
 def reading_grown(resource: str, thread: str, ids: Sequence[str]) -> Script[dict[str, Grown]]:
-    """Return those of these messages that are stored, by id."""
+    """Return the stored messages that have one of `ids`, by id."""
     found: dict[str, Grown] = {}
     for chunk in chunks(ids, _IDS_A_QUERY):
         known = yield q.known_ids(resource=resource, thread=thread, ids=chunk)

@@ -1,7 +1,7 @@
 """Recognise forgotten messages in transcripts, in exports, and in the history that a client sends again.
 
-A tombstone is a keyed hash of the id of a thread, of the id of a message, or of a part of a message. Each resource has a random
-key, which its exports contain. New messages are never compared with tombstones.
+A tombstone is a keyed hash of the id of a thread, of the id of a message, or of a part of a message. One tombstone can stand for
+the whole resource. Each resource has a random key, which its exports contain. New messages are never compared with tombstones.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ q = load_queries("messages/tombstones")
 
 _VALUES_A_QUERY = 256
 _DIGITS = 40
-# The maximum difference between the times of two records of the same message, by role. Answers have a larger
-# limit, because some records have the time of their beginning and others the time of their end.
+# Two systems may record different times for the same message. This is the maximum difference, by role. It is larger for answers,
+# because some systems record when an answer begins and others when it ends.
 _NEAR: Final[dict[str, timedelta]] = {"user": timedelta(minutes=2)}
 _NEAR_OTHERS: Final = timedelta(minutes=10)
 
@@ -46,7 +46,7 @@ class _Found:
         return max((until for value in values for _, until in self.times.get((kind, value), ())), default=None)
 
     def has_words(self, values: Iterable[str], said_at: int | None, near: int) -> bool:
-        """Return whether a part with one of these hashes was forgotten, from a message of about this time. None is any time."""
+        """Return whether a part with one of these hashes was forgotten, from a message near `said_at` (None means any time)."""
         return any(
             said_at is None or (abs(said_at - then) <= near and said_at <= until)
             for value in values
@@ -77,7 +77,7 @@ class Tombstones(Calls):
 
     @reads
     def threads(self, resource: str, threads: Sequence[tuple[str, int]]) -> Script[frozenset[str]]:
-        """Return the threads that were forgotten after they began. Each thread is given as its id and its beginning."""
+        """Return the threads that were forgotten after they began. `threads` has the id and the time of the beginning of each."""
         check_ids(resource=resource)
         keys = yield from _keys(resource)
         values = {name: [_hash(key, "thread", name) for key in keys] for name, _ in threads}
@@ -87,7 +87,7 @@ class Tombstones(Calls):
 
     @writes("tombstones.lift")
     def lift(self, resource: str, thread: str, messages: Sequence[AnyMessage]) -> Script[int]:
-        """Delete the tombstones of a thread and of these messages, so that they can be stored again. Return their number."""
+        """Delete the tombstones of the resource, a thread and `messages`, so that these can be stored again. Return how many."""
         check_ids(resource=resource, thread=thread)
         lifted = 0
         for key in (yield from _keys(resource)):

@@ -1,4 +1,4 @@
-"""The calls on the tasks of one resource for one session: read, create, change, claim, close, search and summarise."""
+"""Read, create, change, claim, close, search and summarise the tasks of one resource, for one session."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from memolog.text.redaction import redactor_for
 if TYPE_CHECKING:
     from memolog.connection import Components
 
-# `search` with `related` adds at most this many messages and observations to each task.
+# `search` with `related` adds at most _MESSAGES messages and _OBSERVATIONS observations to each task.
 _MESSAGES = 5
 _OBSERVATIONS = 10
 # `search` reads at most this many pages of hits, because a filter by status may remove most of them.
 _MOST_PAGES = 10
 _log = logging.getLogger("memolog")
-# The model that writes a summary is shown at most this many observations, and writes at most this many tokens.
+# The model that writes a summary is shown at most _MOST_LINES observations, and writes at most _MOST_TOKENS tokens.
 _MOST_LINES = 100
 _MOST_TOKENS = 2_000
 # `claim_next` reads this many ready tasks at a time.
@@ -122,7 +122,7 @@ class Tasks(TaskStore, TaskLinks, TaskClaims):
         lease: float | None = None,
     ) -> Claimed | None:
         """Claim the most urgent ready task, and return it. Return None if no task is ready."""
-        # A read-only memory raises its error also if no task is ready.
+        # A read-only memory must raise StoreReadOnly even if no task is ready.
         await self._begun(to_write=True)
         tried: set[str] = set()
         while True:
@@ -154,7 +154,7 @@ class Tasks(TaskStore, TaskLinks, TaskClaims):
         return replace(closed, next=await self.claim_next()) if claim_next else closed
 
     async def draft_summary(self, task: str, *, most: int = 8) -> DraftSummary:
-        """Draft the summary for closing a task, with citations. The model writes it if there is one."""
+        """Draft the summary for closing a task, with citations. If the memory has a model, the model writes the draft."""
         components = await self._open_components()
         found = await self.get(task)
         observations = await self.observations(found.id, limit=_MOST_LINES)
@@ -192,7 +192,7 @@ class Tasks(TaskStore, TaskLinks, TaskClaims):
 def draft(task: Task, observations: Sequence[Observation], *, most: int = 8) -> DraftSummary:
     """Return the most important lines about a task, completed work first, each with its citation."""
     live = [one for one in observations if one.state == "active" and one.text.strip()]
-    # Some lines only tell that content was left out. Use them only if there are no others.
+    # Some lines only list names that a reflection omitted. Use them only if there are no others.
     live = [one for one in live if not one.text.startswith(TRACES)] or live
     chosen = _most_important(live, most)
     kept = [live[index] for index in sorted(chosen)]

@@ -8,7 +8,7 @@ These rules hold on every engine and with any number of processes:
 - *expired lease*: the task is ready again, and the next claim takes it over. Nothing needs to be cleaned up.
 - *close*: needs a reason and a summary, ends the claim, and returns the tasks that it unblocked.
 
-Rows are locked in this order to avoid deadlocks: book, thread, lease, task.
+Rows are locked in this order to avoid deadlocks: task book (see `taking_book`), thread, lease, task.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ from memolog.tasks.task import (
 link_queries = load_queries("tasks/task_links")
 task_queries = load_queries("tasks/tasks")
 _KEYS_A_QUERY = 512
-# The edge of a context chooses from at most this many ready tasks, and this many tasks that are due within `SOON`.
+# The edge of a context chooses from at most this many ready tasks, and from at most as many tasks that are due within `SOON`.
 _AT_EDGE = 24
 _ORDER = ("priority", "created_at", "pk")
 
@@ -95,7 +95,7 @@ class TaskLinks(TaskCalls):
         limit: int = 10,
         after: str | None = None,
     ) -> Script[ReadyTasks]:
-        """Return the tasks that can be claimed now, by priority, then age, each with the reasons, and the counts of all tasks."""
+        """Return the tasks that can be claimed now, sorted by priority and age, with reasons, and the counts of all tasks."""
         check_limit(limit)
         wanted = TaskFilter(
             types=tuple(types), labels=names_in(labels), most_priority=max_priority, assignee=assignee, parent=parent
@@ -200,7 +200,7 @@ def linking(source: Row, target: Row, kind: LinkKind, who: str, now: int) -> Scr
     """
     if source.pk == target.pk:
         raise InputError(f"{source.handle} cannot be linked to itself.", then="Pass the ids or handles of two tasks.")
-    # The target of a new link must not be closed before the source already.
+    # If earlier links say that the target must be closed before the source, the new link would make a cycle.
     if kind in ORDERING and (pks := (yield from finding_path(target.pk, source.pk))):
         handles = {row.pk: row.handle for row in (yield link_queries.handles(pks=pks))}
         raise TaskCycle(source.handle, target.handle, kind, (source.handle, *(handles[pk] for pk in pks)))
@@ -262,7 +262,8 @@ def settling(pks: Iterable[int]) -> Script[dict[int, bool]]:
             for row in (yield link_queries.settle(pks=chunk)):
                 changed[row.pk] = bool(row.blocked)
                 touched.append(row.pk)
-        # Only the children of a changed task must be updated. A task blocks others until it is closed, blocked or not.
+        # Update the children of changed tasks. Other tasks are not affected: a task blocks them until it is closed, even if it is
+        # blocked itself.
         affected: dict[int, None] = {}
         for chunk in chunks(touched, _KEYS_A_QUERY):
             affected.update({row.target_pk: None for row in (yield link_queries.children_of(pks=chunk))})

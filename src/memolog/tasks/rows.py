@@ -65,7 +65,7 @@ class TaskCalls:
         return begun
 
     async def _run(self, script: Callable[[Self], Script[T]], name: str | None, *, brief: bool) -> T:
-        """Run a script for one call. `name` is the commit point of a script that writes, and None for one that only reads."""
+        """Run a script for one call. `name` is passed to the commit hook. If it is None, the script only reads."""
         begun = await self._begun(to_write=name is not None)
         engine = begun._components.store.engine  # noqa: SLF001
         if name is None:
@@ -86,7 +86,7 @@ class TaskCalls:
         return self._who or self._holder
 
     def _clean(self, value: JsonValue) -> JsonValue:
-        """Return a value without secrets, if redaction is on."""
+        """Return a value without secrets if `redact_raw` is set, else the same value."""
         return redactor_for(self._config).value(value) if self._config.redact_raw else value
 
 
@@ -105,7 +105,7 @@ def _method(
 
 
 def reads(script: Callable[Concatenate[C, P], Script[T]]) -> Callable[Concatenate[C, P], Coroutine[Any, Any, T]]:
-    """Run a script on one consistent snapshot when the method is called."""
+    """Return a coroutine method that runs a script on one consistent snapshot."""
     return _method(script)
 
 
@@ -117,7 +117,7 @@ def reads_much(script: Callable[Concatenate[C, P], Script[T]]) -> Callable[Conca
 def writes(
     name: str,
 ) -> Callable[[Callable[Concatenate[C, P], Script[T]]], Callable[Concatenate[C, P], Coroutine[Any, Any, T]]]:
-    """Run a script in one transaction with this commit point when the method is called."""
+    """Return a decorator for a method that runs its script in one transaction. `name` is passed to the commit hook."""
     return lambda script: _method(script, name)
 
 

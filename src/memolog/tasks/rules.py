@@ -188,7 +188,7 @@ def worth(shown: EdgeTask, now: datetime) -> tuple[int, int, int, int, datetime]
 
 
 def edge_lines(given: EdgeTasks, *, now: datetime, budget: int, count: Callable[[str], int]) -> tuple[str, ...]:
-    """Return a line for each task that fits into the token budget, the most important first, and a line with other counts."""
+    """Return a line for each task that fits into the budget, the most important first, and a line that counts the others."""
     if budget <= 0 or not (given.tasks or given.counts.blocked or given.counts.ready):
         return ()
     lines: list[str] = []

@@ -69,7 +69,7 @@ _LONGEST_TITLE = 500
 _LONGEST_TEXT = 1_000_000
 # `duplicates` compares at most this many open tasks, the newest.
 _COMPARED = 5_000
-# A title finds at most this many tasks.
+# At most this many tasks with the same title are returned.
 _MOST_NAMED = 10
 # `stale` accepts at most this many days, which is a century.
 _MOST_DAYS = 36_525
@@ -211,11 +211,11 @@ class TaskStore(TaskCalls):
         return await self.edit(task, add_labels=add, remove_labels=remove)
 
     def _cleaned(self, fields: dict[str, object]) -> dict[str, object]:
-        """Remove secrets from the fields of a task, if redaction is on."""
+        """Return the fields of a task, without secrets if `redact_raw` is set."""
         return {**fields, **{name: self._clean(cast("JsonValue", fields[name])) for name in _TEXTS if name in fields}}
 
     def _clean_labels(self, labels: Sequence[str]) -> Sequence[str]:
-        """Return the labels that contain no secret, without repetition."""
+        """Return the labels without repetition. If `redact_raw` is set, labels with secrets are left out."""
         return sorted({_check_label(label) for label in names_in(labels) if self._clean(label) == label})
 
     @reads
@@ -331,7 +331,7 @@ class TaskStore(TaskCalls):
 
     @reads_much
     def _to_compare(self, task: str | None, title: str) -> Script[tuple[TaskRef, Sequence[TaskRef]]]:
-        """Return a task, or one with this title, and the other open tasks."""
+        """Return `task`, or a task that is made from `title`, and the other open tasks."""
         asked = TaskRef(id="", handle="", title=title, status="open", priority=2)
         if task is not None:
             (asked,) = yield from reading_refs([(yield from finding(self.resource, task)).pk])
@@ -341,7 +341,7 @@ class TaskStore(TaskCalls):
     async def duplicates(
         self, task: str | None = None, *, title: str | None = None, least: float = 0.6, limit: int = 20
     ) -> tuple[LikelyDuplicate, ...]:
-        """Return pairs of tasks that are likely duplicates: all pairs, or those of a task or of a new title."""
+        """Return pairs of tasks that are likely duplicates: all pairs, or only those with `task` or a task of this `title`."""
         check_limit(limit)
         asked, others = await self._to_compare(task, title or "")
         is_one = task is not None or title is not None

@@ -60,7 +60,7 @@ def _skip_reason(line: Mapping[str, Any]) -> str | None:
     if line.get("type") not in {"user", "assistant"}:
         return f"a line of type {line.get('type')!s:.40} is not a message"
     if line.get("isMeta"):
-        return "it was written by the host, not by a person or a model"
+        return "it was written by Claude Code itself, not by a person or a model"
     if line.get("isCompactSummary"):
         return "it is a summary of other messages in the file"
     if not blocks(as_data(line.get("message")).get("content")):
@@ -125,7 +125,7 @@ def _codex_message(line: Data, thread: str, number: int) -> tuple[NewMessage | N
     role, parts = found
     first = parts[0]
     if role == "user" and isinstance(first, TextPart) and first.text.lstrip().startswith(_INJECTED):
-        return None, "it was written by the host, not by the user"
+        return None, "it was written by Codex itself, not by the user"
     name = str(item.get("id") or stable_id("codex", thread, number))
     # A call and its result may have the same id, so add the number of the line.
     return message(role, parts, id=stable_id(name, number), at=moment(line.get("timestamp"))), ""

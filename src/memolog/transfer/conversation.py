@@ -90,7 +90,7 @@ def message(
 
 
 def dated(messages: Iterable[NewMessage], start: datetime | None) -> tuple[NewMessage, ...]:
-    """Return the messages. One without a time gets the time of the message before it, or the start of the conversation."""
+    """Return the messages. A message without a time gets the time of the message before it, or `start` if it is the first."""
     made: list[NewMessage] = []
     last = start
     for one in messages:

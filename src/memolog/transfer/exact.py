@@ -95,7 +95,8 @@ def noted(part: P, key: str, **values: Any) -> P:
 def kept(part: P, key: str, block: Json, *, plain: JsonValue = None, **fields: Path) -> P:
     """Return the part with its original block in its notes. If the block equals `plain`, return the part unchanged.
 
-    `fields` are the paths in the block at which fields of the part are found. They become None, so that nothing is stored twice.
+    `fields` has the path in the block of each field that the part has too. The stored block has None at these paths, so that
+    nothing is stored twice.
     """
     if block == plain:
         return part

@@ -1,4 +1,4 @@
-"""The calls on the working memory of one resource or thread: read, change, list versions, compare and restore."""
+"""Read, change and restore the working memory of one resource or thread, and list and compare its versions."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
@@ -61,7 +61,7 @@ class WorkingMemory:
         return await components.store.working_memory.versions(self.resource, self.thread, limit=limit, before=before)
 
     async def diff(self, old: int, new: int | None = None) -> str:
-        """Return the difference between version `old` and version `new`, or the present version, in the form of `diff -u`."""
+        """Return the difference between two versions in the form of `diff -u`. `new` is by default the present version."""
         components = await self._open()
         store = components.store.working_memory
         before = await store.version(self.resource, old, thread=self.thread)

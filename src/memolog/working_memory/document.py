@@ -23,7 +23,7 @@ _PATH: Final = re.compile(r"[>/»›]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A heading with the text under it: lines `first` to `end` (not included)."""
+    """A heading with the text under it, from line `first` to the line before `end`."""
 
     title: str
     level: int
@@ -143,7 +143,7 @@ def _check_ranks(body: str, level: int, title: str) -> None:
     for section in sections_of(body):
         if section.level <= level:
             raise DocumentInvalid(
-                f"The text for {title!r} has the heading {'#' * section.level} {section.title}, which would end it.",
+                f"The text for {title!r} has the heading {'#' * section.level} {section.title}, which would end the section.",
                 then=f"Change one section at a time, or use headings of more than {level} marks inside it.",
             )
 
@@ -369,7 +369,7 @@ def _text(text: object) -> str:
 
 
 def settled(present: Document, base: DocumentVersion, change: Change) -> NewContent:
-    """Return the result of a change that was made from an older version. Raise DocumentConflict if a part was changed twice."""
+    """Apply a change that was made from version `base`. Raise DocumentConflict if a later version changed the same part."""
     wanted = change(replace(present, current=base))
     if wanted.format != present.format or wanted.schema != present.schema:
         raise _conflict(present, base, ())

@@ -1,6 +1,6 @@
-"""Validate JSON against a part of JSON Schema.
+"""Validate JSON with a subset of JSON Schema.
 
-A schema with an unsupported keyword is refused. Otherwise a rule of the schema would be ignored.
+A schema with an unsupported keyword is refused, because a rule of the schema would be ignored otherwise.
 """
 
 import json
@@ -99,7 +99,7 @@ def _wrong_words(rules: Mapping[str, Any], place: str, root: JsonObject) -> Iter
     for names, is_right, words in checks:
         yield from (f"{place}.{name} is not a {words}" for name in names if name in rules and not is_right(rules[name]))
     if "$ref" in rules and _target(rules["$ref"], root) is None:
-        yield f"{place} refers to {rules['$ref']!r}, which is not in it"
+        yield f"{place} refers to {rules['$ref']!r}, which does not exist"
 
 
 def _is_pattern(value: Any) -> bool:
@@ -181,7 +181,7 @@ def _sizes(value: Any, rules: Mapping[str, Any]) -> Iterator[str]:
 def _of_members(value: Any, rules: Mapping[str, Any]) -> Iterator[str]:
     if _TYPES["array"](value) and rules.get("uniqueItems"):
         if any(_same(one, other) for number, one in enumerate(value) for other in value[:number]):
-            yield "names something twice"
+            yield "has the same item twice"
     elif isinstance(value, Mapping):
         known = rules.get("properties", {})
         yield from (f"lacks {name!r}" for name in rules.get("required", ()) if name not in value)

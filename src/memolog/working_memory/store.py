@@ -64,7 +64,7 @@ class WorkingMemories(TimedCalls):
 
     @reads
     def to_search(self, resource: str, *, limit: int) -> Script[tuple[tuple[str | None, str, datetime], ...]]:
-        """Return thread, present text and time of the document of a resource and of those of its threads, the newest first."""
+        """Return the documents of a resource and of its threads, the newest first, each as thread, present text and time."""
         check_ids(resource=resource)
         rows = yield q.documents_to_search(resource=resource, limit=limit)
         return tuple((row.thread, unpack(row.text) or "", from_micros(row.at)) for row in rows)
@@ -216,7 +216,7 @@ def copying_document(resource: str, source_pk: int, target_pk: int, now: int) ->
 def with_proposal(
     hints: Hints | None, proposal: Proposal | None, of_threads: Mapping[str, Hints] = MappingProxyType({})
 ) -> str | None:
-    """Return the effects of activating a group as JSON, or None: hints, and the proposed change of the working memory."""
+    """Return as JSON what activating a group changes: hints, and the working memory. Return None if it changes neither."""
     effects: dict[str, Any] = dict(encode(hints)) if hints else {}
     if of_threads:
         effects["threads"] = {thread: encode(said) for thread, said in of_threads.items()}
@@ -240,7 +240,7 @@ def applying(log_pk: int, thread_pk: int, hints: str | None, now: int) -> Script
             yield from changing(resource, *where, change, who=OBSERVER, most=proposal.most, read=proposal.base, now=now)
         )
     except (DocumentConflict, InputError, DocumentNotFound):
-        # A later change, the size or the schema prevents it, so the present version stays.
+        # A later change, the maximum size or the schema does not allow the change, so the present version stays.
         return None
 
 
