@@ -23,11 +23,9 @@ from pydantic_ai.messages import (
     ModelRequest,
     ModelRequestPart,
     ModelResponse,
-    RetryPromptPart,
     SystemPromptPart,
     TextPart,
     ToolCallPart,
-    ToolReturnPart,
     UserContent,
     UserPromptPart,
 )
@@ -298,7 +296,6 @@ def _tool(find: Callable[[], Tools], schema: Mapping[str, Any]) -> Tool[Any]:
     return Tool.from_schema(call, name=name, description=schema["description"], json_schema=schema["inputSchema"])
 
 
-_RESULTS: Final = (ToolReturnPart, RetryPromptPart)
 _GO_ON: Final = (
     "Another agent run has answered in this conversation meanwhile. "
     "Continue your own work with the results of your tool calls above."
@@ -347,9 +344,10 @@ def _messages(request: ModelRequestContext, context: Context) -> list[ModelMessa
 
 def _not_shown(given: Sequence[ModelMessage], said: Sequence[ModelMessage]) -> ModelRequest:
     """Return the current request without the tool results that the context shows at their calls, or a note if none is left."""
-    shown = {part.tool_call_id for message in said for part in message.parts if isinstance(part, _RESULTS)}
+    requests = [message for message in said if isinstance(message, ModelRequest)]
+    shown = {getattr(part, "tool_call_id", None) for message in requests for part in message.parts} - {None}
     parts = [part for message in given if isinstance(message, ModelRequest) for part in message.parts]
-    left = [part for part in parts if not (isinstance(part, _RESULTS) and part.tool_call_id in shown)]
+    left = [part for part in parts if getattr(part, "tool_call_id", None) not in shown]
     return ModelRequest(parts=left or [UserPromptPart(content=_GO_ON, timestamp=_NO_TIME)])
 
 
