@@ -15,6 +15,7 @@ from memolog import Config, InputError, Memory, StoreError, SyncMemory, ToolResu
 from memolog.adapters.agent_framework import MemoryGuard, MemoryProvider
 from memolog.adapters.langchain import MemoryMiddleware
 from memolog.adapters.pydantic_ai import MemoryCapability
+from memolog.tools.definitions import guidance
 
 every_world = pytest.mark.parametrize("kind", WORLDS, ids=lambda kind: kind.__name__)
 either_way = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
@@ -68,6 +69,31 @@ async def test_on_each_engine(kind: type[World], address: str) -> None:
         for number in (6, 7, 8, 8):
             await world.ask(question(number), streamed=number == 8)
         assert await world.lines() == [*expected(range(6, 9)), *expected(range(8, 9))]
+
+
+@every_world
+async def test_a_read_only_memory_tells_the_model_so(kind: type[World], tmp_path: Path) -> None:
+    """The instructions for the tools name no action that writes, such a call is refused, and nothing is stored."""
+
+    def remember(heard: Heard) -> Step:
+        fact = {"action": "remember", "text": "The sky is green."}
+        return "noted" if heard.roles[-1] == "tool" else [Call("memory-search", "c1", fact)]
+
+    async with Memory(tmp_path / "m.db") as memory:
+        writer = kind(memory, talk)
+        await writer.ask(question(7))
+        before = await writer.lines()
+    async with Memory(tmp_path / "m.db", config=Config(read_only=True)) as memory:
+        reader = kind(memory, remember)
+        await reader.ask("remember it")
+        assert await reader.lines() == before
+        assert await memory.resource("alice").working_memory().read() is None
+    assert guidance() in writer.heard[0].system
+    assert all(guidance(read_only=True) in heard.system for heard in reader.heard)
+    assert not any("task-mutate" in heard.system or "remember" in heard.system for heard in reader.heard)
+    # Agent Framework compares the arguments with the schema before it calls the tool.
+    refusal = "Argument parsing failed" if kind is AgentFramework else "read-only"
+    assert refusal in reader.heard[1].text
 
 
 @every_world

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic_ai import Agent, RunContext
@@ -61,11 +61,14 @@ async def everything(memory: Memory) -> dict[str, list[str]]:
 
 
 def delegating(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """Ask the helper once, then say what it found."""
+    """Ask the helper once, then say what it found. If the helper spoke in the same thread, the result is above its words."""
     del info
-    found = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+    last = messages[-1].parts[-1]
+    is_told = isinstance(last, UserPromptPart) and "results of your tool calls" in words(last)
+    seen = [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
+    found = seen[-1:] if is_told or isinstance(last, ToolReturnPart) else []
     calls = [ToolCallPart("ask", {"question": "where is it?"}, f"c{len(messages)}")]
-    return ModelResponse([TextPart(f"found: {found[0].content}")] if found else calls)
+    return ModelResponse([TextPart(f"found: {found[-1].content}")] if found else calls)
 
 
 def family(
@@ -138,7 +141,10 @@ async def test_a_child_that_shares_the_thread(memory: Watched) -> None:
     seen = [part.part_kind for message in helper.requests[0] for part in message.parts]
     assert seen[:3] == ["user-prompt", "tool-call", "tool-return"]
     after = [part.part_kind for message in parent.requests[1] for part in message.parts]
-    assert after[:3] == ["user-prompt", "tool-call", "tool-return"]
+    assert after == ["user-prompt", "tool-call", "tool-return", "text", "user-prompt", "text", "user-prompt"]
+    note, _ = split_edge(words(cast("UserPromptPart", parent.requests[1][-1].parts[-1])))
+    assert "results of your tool calls" in note
+    assert note not in str(await stored(memory, "alice", "t1"))
     await boss.run("go on", conversation_id="t1")
     check_pairs(await stored(memory, "alice", "t1"))
 

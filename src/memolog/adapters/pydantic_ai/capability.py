@@ -296,6 +296,10 @@ def _tool(find: Callable[[], Tools], schema: Mapping[str, Any]) -> Tool[Any]:
     return Tool.from_schema(call, name=name, description=schema["description"], json_schema=schema["inputSchema"])
 
 
+_GO_ON: Final = (
+    "Another agent run has answered in this conversation meanwhile. "
+    "Continue your own work with the results of your tool calls above."
+)
 # The time is a required field, but it is not sent to the model.
 _NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # Providers whose user messages may have cache marks, and those of them whose tool results may have one too.
@@ -331,11 +335,20 @@ def _messages(request: ModelRequestContext, context: Context) -> list[ModelMessa
     if said and isinstance(said[-1], ModelRequest):
         _add_parts(said, [part for one in given[-1:] for part in one.parts if _is_passing(part)])
     else:
-        # A concurrent turn has answered in the meantime. The current request must still be the last message.
-        said += given[-1:]
+        # A child or a concurrent turn has answered in the meantime. The last message must still be a request.
+        said.append(_not_shown(given[-1:], said))
     if context.edge:
         _add_edge(said, context.edge_text, request)
     return said
+
+
+def _not_shown(given: Sequence[ModelMessage], said: Sequence[ModelMessage]) -> ModelRequest:
+    """Return the current request without the tool results that the context shows at their calls, or a note if none is left."""
+    requests = [message for message in said if isinstance(message, ModelRequest)]
+    shown = {getattr(part, "tool_call_id", None) for message in requests for part in message.parts} - {None}
+    parts = [part for message in given if isinstance(message, ModelRequest) for part in message.parts]
+    left = [part for part in parts if getattr(part, "tool_call_id", None) not in shown]
+    return ModelRequest(parts=left or [UserPromptPart(content=_GO_ON, timestamp=_NO_TIME)])
 
 
 def _with_joined_prompts(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
