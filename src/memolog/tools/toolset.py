@@ -97,7 +97,7 @@ class Toolset:
         self.thread, self.session = thread, session
         self.is_read_only = read_only or memory.config.read_only
         self.who = who or session
-        """The author of changes in the histories."""
+        """Name of the author in the histories of tasks and of the working memory."""
         self.memory, self.resource = memory, memory.resource(resource)
         self.tasks = self.resource.tasks(session=session, who=self.who, thread=thread)
 

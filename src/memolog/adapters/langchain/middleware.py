@@ -312,7 +312,7 @@ class Run(AgentTurn):
 
 
 def _is_edited(message: BaseMessage, rows: Sequence[Message]) -> bool:
-    """Return whether a question has another text than its stored message. Secrets in the stored text may be redacted."""
+    """Return whether a question has another text than its stored message. A text with redacted secrets counts as unchanged."""
     texts = [part.text for part in from_langchain(message).parts if isinstance(part, TextPart)]
     stored = [part.text for row in rows for part in row.parts if isinstance(part, TextPart)]
     return texts != stored and not any("[redacted: " in text for text in stored)

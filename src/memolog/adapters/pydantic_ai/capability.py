@@ -342,7 +342,7 @@ def _messages(request: ModelRequestContext, context: Context) -> list[ModelMessa
 
 
 def _with_joined_prompts(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """Return the messages with one prompt in place of several, because many servers refuse two user messages in a row."""
+    """Return the messages with consecutive prompts joined, because many servers refuse two user messages in a row."""
     made: list[ModelMessage] = []
     for message in messages:
         if isinstance(message, ModelResponse):
@@ -371,7 +371,7 @@ def _joined(prompt: UserPromptPart, added: str | Sequence[UserContent]) -> UserP
 
 
 def _add_edge(messages: list[ModelMessage], edge: str, request: ModelRequestContext) -> None:
-    """Append the edge to the last prompt, and set a cache mark at the end of the other messages if the provider has marks."""
+    """Append the edge to the last prompt. If the provider has cache marks, set one at the end of the other messages."""
     has_marks, last = _has_marks(request), len(messages) - 1
     places = ((n, k) for n in range(last, -1, -1) for k in range(len(messages[n].parts) - 1, -1, -1))
     found = next(((n, k) for n, k in places if isinstance(messages[n].parts[k], UserPromptPart)), None)

@@ -1,4 +1,7 @@
-"""Build the MCP server, and run it on standard input and output or over HTTP. HTTP clients need a bearer token."""
+"""Build the MCP server, and run it on standard input and output or over HTTP.
+
+HTTP clients need a bearer token. Only a server on a loopback address can be started without a token.
+"""
 
 import asyncio
 import base64
