@@ -29,7 +29,7 @@ _NAMED: Final = ("handle", "id", "task", "name", "title", "value")
 
 
 def whole(value: Any) -> Any:
-    """Return a whole number that is given as text or as a float. Other values are returned unchanged, and validation fails."""
+    """Return a whole number that is given as text or as a float. Other values are returned unchanged, for validation to check."""
     if isinstance(value, bool):
         raise ValueError("must be a number")  # noqa: TRY004 - Pydantic reports only a ValueError
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):

@@ -112,7 +112,7 @@ class Misunderstood(Exception):
 
 
 def understand(tool: str, arguments: object) -> Action:
-    """Return the action of a tool call. Raise Misunderstood if the arguments are not valid for any action."""
+    """Return the action of a tool call. Raise Misunderstood if the arguments are not a valid call of one of its actions."""
     action, given = _action(tool, _named_once(tool, _object(tool, arguments, 0)))
     kind = ACTIONS[tool][action]
     try:

@@ -94,7 +94,7 @@ def cut_event(path: str) -> bytes:
 async def whole_events(
     chunks: AsyncIterator[bytes], cut: bytes, is_complete: Callable[[], bool] = lambda: False
 ) -> AsyncIterator[bytes]:
-    """Yield a stream of events as it arrives, in pieces that end with a whole event.
+    """Yield a stream of events as it arrives. Each piece ends with a complete event, except at the end of the stream.
 
     If the connection to the provider breaks, drop the incomplete event and yield the event `cut` instead. `cut` is not needed if
     `is_complete` returns True, because then the answer was complete before the connection broke.

@@ -25,7 +25,7 @@ _MAX_SECONDS: Final = 3.0
 
 
 def greeting(record: dict[str, Any], *, db: str, config_file: str | None, tokens: int) -> str:
-    """Return the answer to the start of a session in the format of the host. Most hosts accept an empty text for no answer."""
+    """Return the answer to the start of a session in the format of the host. Without memory it is empty, except for Cursor."""
     text, error = _in_time(record, db, config_file, tokens)
     if error is None:
         return _answer(record["host"], text, "")

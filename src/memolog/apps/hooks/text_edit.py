@@ -190,7 +190,7 @@ def _unit(text: str) -> str:
 
 
 def remove(text: str, path: Path, is_ours: Callable[[str | None, Any], bool]) -> str:
-    """Return the text without the entries at a path for which `is_ours` returns True. Containers that become empty go too."""
+    """Return the text without the entries at a path for which `is_ours` returns True, and without containers left empty."""
     nodes = _walk(text, path) if text.strip() else []
     if len(nodes) <= len(path):
         return text
