@@ -64,9 +64,9 @@ def reflection_of(request: ModelRequest) -> str:
 
 
 class ScriptedModel:
-    """A model that returns the given answers in order. After the last one it calls `observations_of` and `reflection_of`.
+    """A model that returns the given answers in order. Later requests are answered by `observations_of` or `reflection_of`.
 
-    An answer is a text, a ModelReply, an error to raise, or a function of the request. Each answer takes `seconds`.
+    An answer is a text, a ModelReply, an error to raise, or a function of the request. Each call first waits `seconds`.
     """
 
     def __init__(self, answers: Sequence[Answer] = (), *, seconds: float = 0.0, name: str = "scripted") -> None:

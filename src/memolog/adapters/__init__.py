@@ -1,6 +1,6 @@
 """Adapters: memory for model clients and agent frameworks, one folder for each.
 
-An adapter translates messages and requests. A framework must be installed only if its adapter is imported.
+An adapter translates messages and requests. The package of a framework is needed only if its adapter is imported.
 """
 
 import inspect
@@ -28,7 +28,7 @@ async def returned(value: Any) -> Any:
 
 
 def at_once(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine without an event loop and return its result. The coroutine must never wait."""
+    """Run a coroutine without an event loop and return its result. The coroutine must not wait for anything."""
     try:
         work.send(None)
     except StopIteration as done:

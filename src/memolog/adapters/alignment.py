@@ -6,9 +6,9 @@ by the id of the call, and answers by position.
 
 1. Find the last question that both the list and the thread contain, with equal questions before it. Messages of the list after
    the shared messages are new.
-2. The list may not contain the stored messages after the shared ones, because the user edited a question or wants another answer.
-   Then the client went back, and the thread is rewound. Two shared questions, or a shared question with its answer, are needed
-   for this, because a single short question may be equal by chance.
+2. Stored messages after the shared ones may be missing in the list, because the user edited a question or wants another answer.
+   Then the client went back, and the thread is rewound. This needs two shared questions, or a shared question with its answer,
+   because a single short question may be equal by chance.
 3. A list without any answer may contain only new messages. If it begins with the unanswered messages at the end of the thread,
    these messages are a repeated request, and the rest is new. If a client that always sends whole conversations sends only the
    first question again, the user wants another answer.

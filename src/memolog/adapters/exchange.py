@@ -239,7 +239,7 @@ class Exchange:
             )
             self.repeated = tuple(row.seq for row in again)
             if self._api.goes_on(self._body) and has_answer(new[-1:]) and not has_answer(new[:-1]):
-                # The only assistant message is the last one. It is the beginning of the answer, and is saved together with it.
+                # The only assistant message is the last one. The model continues it, so it is saved together with the answer.
                 new, self._begun = new[:-1], new[-1:]
             context = await self._turn.prepare(*new, ephemeral=self._begun, model=self._model)
             # The messages are stored unchanged. Only lone surrogates in the request are replaced, because they cannot be sent.
@@ -459,7 +459,7 @@ def _with_body(options: Any, body: Any) -> Any:
 
 
 def _is_read(exchange: Exchange, response: Any) -> bool:
-    """Read the answer. Return False if it is a stream. An error response is not read, because the client reports it."""
+    """Read the answer and return True, or return False if it is a stream. An error response is skipped with True."""
     if not response.is_success:
         return True
     exchange.headers_came(response.headers.get("content-type", ""))

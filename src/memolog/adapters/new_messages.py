@@ -79,7 +79,7 @@ async def _stored(
 ) -> tuple[list[Message], bool]:
     """Return the live messages at the end of the thread, and whether they are the whole thread.
 
-    Pages are read back to the one that contains the first question of the list, within the limits above.
+    Pages are read until one contains the first question of the list, but at most `_PAGES`.
     """
     handle = memory.thread(thread, resource=resource)
     rows: list[Message] = []

@@ -29,9 +29,9 @@ _NAMED: Final = ("handle", "id", "task", "name", "title", "value")
 
 
 def whole(value: Any) -> Any:
-    """Return a whole number that is given as text or as a float. Return any other value unchanged, for validation to refuse."""
+    """Return a whole number that is given as text or as a float. Other values are returned unchanged, for validation to check."""
     if isinstance(value, bool):
-        raise ValueError("must be a number")  # noqa: TRY004 - one kind for the reader
+        raise ValueError("must be a number")  # noqa: TRY004 - Pydantic reports only a ValueError
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         return int(float(value.strip()))
     if isinstance(value, float) and value.is_integer():
@@ -58,7 +58,7 @@ def flag(value: Any) -> Any:
 
 
 def name(value: Any) -> Any:
-    """Return a name that is given as text, as a number, in a list of one, or in an object such as {"id": "T-12"}."""
+    """Return a name that is given as text, as a number, in a list with one item, or in an object such as {"id": "T-12"}."""
     if isinstance(value, Mapping):
         inner = cast("Mapping[str, Any]", value)
         return next((name(inner[key]) for key in _NAMED if inner.get(key)), inner)
@@ -96,15 +96,15 @@ def moment(value: Any) -> Any:
     if isinstance(value, datetime) and value.tzinfo is None:
         return value.replace(tzinfo=UTC)
     if not isinstance(value, datetime):
-        raise ValueError("must be a date such as 2026-03-20 or 2026-03-20T17:00:00Z")  # noqa: TRY004 - one kind for the reader
+        raise ValueError("must be a date such as 2026-03-20 or 2026-03-20T17:00:00Z")  # noqa: TRY004 - Pydantic reports no other
     return value
 
 
 def choice(known: tuple[str, ...], other: Mapping[str, str]) -> Callable[[Any], Any]:
-    """Return a function that reads one of the known words, in any case and with any punctuation, or a synonym in `other`.
+    """Return a function that reads one of the known words, in upper or lower case, or a synonym in `other`.
 
-    Any other value is returned unchanged, for validation to refuse. A misspelt word is not corrected, because a wrong guess
-    could write.
+    Punctuation is ignored. Any other value is returned unchanged, and validation then fails. A misspelt word is not corrected,
+    because a wrong guess could change data.
     """
     spelt = {plain(word): meant for word, meant in other.items()} | {plain(word): word for word in known}
 

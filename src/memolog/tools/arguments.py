@@ -1,7 +1,7 @@
 """Parse the arguments of a tool call of a model into an action, or refuse them with an error that shows an example.
 
-Common wrappers are tolerated, such as JSON in a string or an object in a list. An unknown action or field is refused with the
-name that was probably meant, because a wrong guess could write.
+Common wrappers are tolerated, such as JSON in a string or an object in a list. An unknown action or field is refused, because a
+wrong guess could change data. The error suggests the name that was probably meant.
 """
 
 import difflib
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from memolog.tools.actions import ACTIONS, Action, plain
 
-# The maximum depth of wrappers around the arguments, and the maximum problems in an error message.
+# The maximum depth of wrappers around the arguments, and the maximum number of problems in an error message.
 _DEEPEST: Final = 4
 _MOST_PROBLEMS: Final = 4
 # A longer name is not compared with the known names.
@@ -112,7 +112,7 @@ class Misunderstood(Exception):
 
 
 def understand(tool: str, arguments: object) -> Action:
-    """Return the action of a tool call. Raise Misunderstood if the call makes no sense, or names an unknown action or field."""
+    """Return the action of a tool call. Raise Misunderstood if the arguments are not a valid call of one of its actions."""
     action, given = _action(tool, _named_once(tool, _object(tool, arguments, 0)))
     kind = ACTIONS[tool][action]
     try:
@@ -215,7 +215,7 @@ def _is_object(value: object) -> bool:
 
 
 def _read_action(tool: str, word: object) -> str | None:
-    """Return the action with this name, in any case and with any punctuation. None if the tool has no such action."""
+    """Return the action with this name; None if the tool has no such action. Case and punctuation are ignored."""
     return {plain(one): one for one in ACTIONS[tool]}.get(plain(word)) if isinstance(word, str) else None
 
 
@@ -328,7 +328,7 @@ def _snake(key: str) -> str:
 
 def _short(value: object) -> str:
     text = _json(value)
-    return text if len(text) <= 80 else f"{text[:79]}…"  # noqa: PLR2004 - a glance
+    return text if len(text) <= 80 else f"{text[:79]}…"  # noqa: PLR2004 - short enough for an error message
 
 
 def _json(value: object) -> str:

@@ -62,7 +62,7 @@ def _actions(tool: str, *, read_only: bool) -> dict[str, type[Action]]:
 
 @cache
 def schema_of(tool: str, *, read_only: bool = False) -> dict[str, Any]:
-    """Return the JSON schema of a tool's arguments: one flat object. With `read_only`, only of actions that do not write."""
+    """Return the JSON schema of a tool's arguments: one flat object. With `read_only`, leave out actions that write."""
     actions = _actions(tool, read_only=read_only)
     users: dict[str, list[str]] = {}
     shapes: dict[str, dict[str, Any]] = {}
@@ -109,7 +109,7 @@ def _slim(shape: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def guidance(*, read_only: bool = False) -> str:
-    """Return instructions for the system prompt on how to use the tools. With `read_only`, only on how to read."""
+    """Return instructions for the system prompt on how to use the tools. With `read_only`, leave out how to write."""
     texts = ["guidance", *([] if read_only else ["guidance_changes"]), "guidance_answers"]
     return "\n".join(fixed_text(f"tools/{name}") for name in texts)
 

@@ -1,7 +1,7 @@
-"""Run the three tools for models on one resource. Errors are returned to the model and never raised into the agent.
+"""Run the three tools for models on one resource. `Toolset.call` returns errors to the model and never raises them.
 
-A model can name a task by its handle, its id, its title or "current". An ambiguous name is refused, and an action that writes
-needs the exact name.
+A model can name a task by its handle, its id, its title or "current". An ambiguous name is refused. Only the action `show` also
+accepts a part of a title or a misspelt title.
 """
 
 import difflib
@@ -51,18 +51,18 @@ T = TypeVar("T")
 
 _CURRENT: Final = frozenset({"current", "active", "this", "mine", "current task", "active task", "this task"})
 _HANDLE_IN: Final = re.compile(r"\bT-\d{1,15}\b", re.IGNORECASE)
-# The minimum similarity of a misspelt title, and the minimum characters of a part of a title.
+# The minimum similarity of a misspelt title, and the minimum number of characters of a part of a title.
 _NEAR: Final = 0.85
 _SHORTEST: Final = 4
-# The maximum tasks in an error message, and in a list of links.
+# The maximum number of tasks in an error message, of tasks in progress that are read, and of tasks in a list of links.
 _FEW: Final = 5
 _MOST_HELD: Final = 200
 _MOST_REFS: Final = 15
 MOST_CHARACTERS: Final = 8_000
-"""The maximum characters of an answer, about 2,000 tokens."""
+"""The maximum number of characters of an answer, about 2,000 tokens."""
 _ROOM: Final = MOST_CHARACTERS - 1_000
-"""The maximum characters of the items of a list."""
-# The maximum characters of texts in an answer, the maximum tokens of a recalled page, and the maximum items of short lists.
+"""The maximum number of characters of all items of a list."""
+# The maximum number of characters of texts in an answer, of tokens of a recalled page, and of items of short lists.
 _SHORT_SNIPPET: Final = 400
 _SNIPPET: Final = 600
 _MOST_ERROR: Final = 2_000
@@ -97,7 +97,7 @@ class Toolset:
         self.thread, self.session = thread, session
         self.is_read_only = read_only or memory.config.read_only
         self.who = who or session
-        """The author of changes in the histories."""
+        """Name of the author in the histories of tasks and of the working memory."""
         self.memory, self.resource = memory, memory.resource(resource)
         self.tasks = self.resource.tasks(session=session, who=self.who, thread=thread)
 
@@ -160,9 +160,9 @@ def _failure(error: str, *, retryable: bool) -> dict[str, Any]:
 
 
 async def _task_meant(tools: Toolset, name: str, *, is_exact: bool = True) -> Task:
-    """Return the task with a name. Raise Misunderstood if there is no such task, or if there are several.
+    """Return the task that a model has named. Raise Misunderstood if there is no such task, or if there are several.
 
-    Without `is_exact`, the name may also be a part of the title or a misspelt title. Use it only to read.
+    With `is_exact=False`, the name may also be a part of the title or a misspelt title. Pass it only for actions that read.
     """
     plain = name.strip().strip("\"'`")
     if plain.casefold() in _CURRENT:
@@ -191,9 +191,9 @@ async def _task_meant(tools: Toolset, name: str, *, is_exact: bool = True) -> Ta
 
 
 async def _by_title(tasks: Tasks, name: str, *, is_exact: bool) -> Task:
-    """Return the task whose title equals the name except for case and punctuation.
+    """Return the task whose title equals the name. Case and punctuation are ignored.
 
-    Without `is_exact`, the title may also contain the name or differ by a typing error.
+    With `is_exact=False`, one may also contain the other, or the name may have a typing error. Otherwise raise Misunderstood.
     """
     wanted = _folded(name)
     hits = [hit.task for hit in await tasks.search(name, limit=2 * _FEW)] if wanted else []
@@ -231,7 +231,7 @@ def _folded(title: str) -> str:
 
 
 def _clip(text: str, most: int) -> str:
-    """Return at most `most` characters of a text. … marks the cut."""
+    """Return at most `most` characters of a text. A text that is cut ends with "…"."""
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
@@ -280,7 +280,7 @@ def _shown_ref(ref: TaskRef) -> dict[str, Any]:
 
 
 def _shown_refs(refs: Iterable[TaskRef]) -> list[Any]:
-    """Return the first tasks, and the number of the others as a text."""
+    """Return the first `_MOST_REFS` tasks and, if there are more, a text with the number of the others."""
     known = list(refs)
     more = [f"and {len(known) - _MOST_REFS} more"] if len(known) > _MOST_REFS else []
     return [*map(_shown_ref, known[:_MOST_REFS]), *more]
@@ -454,7 +454,7 @@ async def _remember(tools: Toolset, action: Remember) -> dict[str, Any]:
 
 
 async def _source_given(tools: Toolset, source: str) -> str:
-    """Return a source in a form that recall accepts. Raise an error if it is a message, a span or a group that does not exist."""
+    """Return a source as it is written into the line. Raise an error for a number, span or group that does not exist."""
     source = " ".join(source.split())
     if len(source) > _SHORT_SNIPPET:
         raise Misunderstood(f"`source` must have at most {_SHORT_SNIPPET} characters. Name a message, a file or a URL.")
@@ -537,7 +537,7 @@ async def _note_at_task(tools: Toolset, action: UpdateContext, name: str) -> dic
         text = f"{task.description.rstrip()}\n\n{text}"
     if task.status == "closed":
         raise InputError(f"{task.handle} is closed.", then="Create a new task for what is left.")
-    # The version is checked, so that a note that was written meanwhile is not overwritten.
+    # Pass the version, so that the edit fails if another writer has changed the description since it was read.
     edited = await tools.tasks.edit(task.id, description=text, version=task.version)
     return {"task": {**_shown_task(edited), "description": _clip(edited.description, _SHOWN_DOCUMENT)}}
 
@@ -615,7 +615,7 @@ async def _task_id(tools: Toolset, name: str) -> str:
 async def _paged(
     page: Callable[..., Awaitable[Any]], limit: int, show: Callable[[Any], dict[str, Any]], *, items: str = "items"
 ) -> tuple[Any, list[dict[str, Any]]]:
-    """Return a page and its items as JSON. If not all items fit, request a shorter page, so that its cursor is right."""
+    """Return a page and its items as JSON. If not all items fit, read a shorter page, whose cursor follows its last item."""
     found = await page(limit=limit)
     shown = _fitting(getattr(found, items), show, _ROOM)
     if len(shown) < len(getattr(found, items)):
@@ -636,7 +636,7 @@ def _offset(cursor: str | None) -> int:
     if cursor is None:
         return 0
     place = cursor.removeprefix("from-")
-    if not place.isdecimal() or len(place) > 9:  # noqa: PLR2004 - far beyond any page
+    if not place.isdecimal() or len(place) > 9:  # noqa: PLR2004 - no position has more digits
         raise Misunderstood(f"{cursor!r} is not a cursor. Pass the cursor of the last answer unchanged.")
     return int(place)
 
@@ -677,7 +677,7 @@ def _shown_result(result: SearchResult) -> dict[str, Any]:
         "role": result.role,
         "task": result.task,
         "text": _clip(result.snippet or result.content, _SNIPPET),
-        # The text without marks, so that code can be copied.
+        # The snippet without the marks of found words, so that code in it can be copied.
         "exact": _clip(result.exact, _SNIPPET) if result.exact != result.snippet else None,
     }
     return {name: value for name, value in fields.items() if value is not None}
@@ -719,7 +719,7 @@ def _recalled_file(piece: RecalledPiece) -> dict[str, Any]:
     if piece.encoding is not None:
         fields |= {piece.encoding: piece.text, "from": piece.start, "of": piece.length}
     answer: dict[str, Any] = {"file": {name: value for name, value in fields.items() if value is not None}}
-    # The text of the page would repeat the content.
+    # Replace the text of the page, because it would repeat the content.
     return answer if piece.encoding is None else {**answer, "text": part_text(file)}
 
 

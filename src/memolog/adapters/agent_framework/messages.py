@@ -73,7 +73,7 @@ def from_agent_framework(message: Message) -> NewMessage:
 
 
 def _dumped(message: Message) -> Json:
-    """Return a message as JSON, without fields that are not JSON."""
+    """Return a message as JSON. Fields that cannot be written as JSON are left out."""
     dump = json_fields(message.to_dict(), "contents")
     return {
         **dump,
@@ -111,7 +111,7 @@ def _part(content: Json, default_id: str) -> Part:
         case "function_call":
             places = {"id": ("call_id",)} if content.get("call_id") else {}
             places |= {"arguments": ("arguments",)} if "arguments" in content else {}
-            # Some providers do not give an id to a call.
+            # Some providers do not give an id to a call. Then `default_id` is used.
             id_ = content.get("call_id") or default_id
             part = ToolCallPart(id=id_, name=content.get("name") or "", arguments=content.get("arguments"))
             return kept(part, _KEY, content, **places)

@@ -392,7 +392,8 @@ def _model_name(context: ChatContext) -> str | None:
 class MemoryGuard(AgentMiddleware):
     """Discards a turn that a guard stopped: `Agent(…, middleware=[MemoryGuard(provider), *your_guards])`.
 
-    `provider` is the MemoryProvider of the agent. Put the guard first in the list. Agent runs without a session are not guarded.
+    `provider` is the MemoryProvider of the agent. Put MemoryGuard first in the list. It has no effect in agent runs without a
+    session.
     """
 
     def __init__(

@@ -101,7 +101,7 @@ _KINDS: Final[dict[str, type[BaseMessage]]] = {
 }
 # Fields that are stored in the parts and in the speaker. All other fields are stored in a note.
 _SAID: Final = ("content", "tool_calls", "invalid_tool_calls", "name")
-# Fields that are empty with another value than None. Empty fields are not stored in the note.
+# The empty values of fields that are never None. Empty fields are not stored in the note.
 _EMPTY: Final[dict[str, Any]] = {"additional_kwargs": {}, "response_metadata": {}}
 _SAID_BY_RESULT: Final = (*_SAID, "tool_call_id", "status")
 

@@ -103,7 +103,8 @@ def _tool(schema: Mapping[str, Any], driver: Driver, scope: Scope) -> BaseTool:
 _SUMMARY: Final = "summarization"
 # LangGraph sets this key in the configuration of an agent run that has a checkpointer.
 _CHECKPOINTER: Final = "__pregel_checkpointer"
-# At most this many messages at the end are looked up. If their ids are new in every agent run, none is stored.
+# Maximum number of messages at the end of the state that are looked up by id. The lookup may find none, because a caller may
+# create new ids for the same messages in every agent run.
 _NEAR: Final = 12
 _ROLE: Final[dict[str, Role]] = {"ai": "assistant", "tool": "tool"}
 
@@ -114,15 +115,15 @@ class Run(AgentTurn):
     def __init__(
         self, memory: Memory, resource: str, thread: str, *, mark: Mapping[str, Any], zone: str | None
     ) -> None:
-        """Set the thread. `mark` is the state of an earlier agent run: the id of its turn or of its last message (`until`)."""
+        """Set the thread. `mark` is from an earlier agent run: the id of its turn (`turn`) or of its last message (`until`)."""
         super().__init__(memory, resource, thread, zone=zone)
         self.mark = mark
-        # Without checkpoints the messages of the state are only those that the caller passed.
+        # Without checkpoints the state contains only the messages that the caller passed.
         self._has_checkpoints = bool((get_config().get("configurable") or {}).get(_CHECKPOINTER))
         self._processed: set[str] | None = None
         self._saved: dict[str, tuple[Part, ...]] = {}
         self.is_asked = False
-        """Whether a step has begun and its answer is not saved yet. Until then a guard may stop the agent run."""
+        """Whether a step has begun whose answer is not saved yet. If the agent run ends during this step, a guard stopped it."""
         self._model: str | None = None
 
     # ------------------------------------------------------------ steps
@@ -143,7 +144,7 @@ class Run(AgentTurn):
         return await turn.prepare(*new, ephemeral=[from_langchain(one) for one in ephemeral], model=model)
 
     async def record(self, messages: Sequence[BaseMessage], *, answered: bool = True) -> None:
-        """Save the new messages of the state. With `answered` its last answer, which passed all guards, is new too."""
+        """Save the new messages of the state. With `answered` the last answer has passed all guards, and is saved too."""
         if not (new := await self._new(messages, answered=answered)):
             return
         turn = await self._open(new)
@@ -181,7 +182,7 @@ class Run(AgentTurn):
             await (await self._open(empty)).record(*empty)
 
     async def finish(self, messages: Sequence[BaseMessage]) -> None:
-        """Save the rest and end the turn. If a guard rewrote messages in the state, withdraw and save all messages again."""
+        """Save the remaining messages and end the turn. If a guard rewrote saved messages, first save all of them again."""
         again = [from_langchain(one) for one in messages if one.id in self._saved]
         if any(self._saved[one.id or ""] != one.parts for one in again):
             await self.discard()
@@ -202,9 +203,10 @@ class Run(AgentTurn):
             await self.rewind_after(shared, {one.id for one in said[:-1]})
 
     async def _last_shared(self, said: Sequence[BaseMessage]) -> int | None:
-        """Return the number of the last live message that is also in the state. An edited question is not shared.
+        """Return the number of the last live message that is also in the state. An edited last question does not count.
 
-        The result is 0 if the state has no shared message but a question that was stored before. Else it is None.
+        If there is none, return 0 (rewind the whole thread) if the state is short and its last message was stored before.
+        Otherwise return None.
         """
         was_stored = False
         for one in said[: -_NEAR - 1 : -1]:
@@ -249,9 +251,9 @@ class Run(AgentTurn):
         return [from_langchain(one) for one in await self._unstored(said[place:])] or await self._asked_again(said)
 
     async def _asked_again(self, said: Sequence[BaseMessage]) -> list[NewMessage]:
-        """Return the last message of the state if it is a question that must be saved again, with a new id.
+        """Return the last message of the state, without its id, if it is a question that must be saved again.
 
-        Its stored message was withdrawn, or other messages follow it that could not be rewound.
+        This is so if its stored message is no longer live, or if messages follow it in the thread that could not be rewound.
         """
         last = said[-1] if said else None
         if (
@@ -272,7 +274,7 @@ class Run(AgentTurn):
             return list(new)
         before, fresh = len(new), await self.new(new)
         while 0 < len(fresh) < before:
-            # The checkpoint contains the messages of every attempt, so compare until no more are found.
+            # The checkpoint contains the messages of every failed attempt. So compare until no more saved messages are found.
             before, fresh = len(fresh), await self.new(fresh)
         asked = [one for one in messages if _is_said(one)]
         known: list[Message] = []
@@ -287,7 +289,7 @@ class Run(AgentTurn):
         return list(fresh)
 
     async def _last_stored(self, said: Sequence[BaseMessage]) -> int | None:
-        """Return the index of the last stored message; None if it is not near the end."""
+        """Return the index of the last stored message; None if none of the last `_NEAR` messages is stored."""
         for place in range(len(said), max(len(said) - _NEAR, 0), -1):
             if await self._state(said[place - 1]) is not None:
                 # The stored message is included, because `_unstored` reads its state.
@@ -316,7 +318,7 @@ class Run(AgentTurn):
 
 
 def _is_edited(message: BaseMessage, rows: Sequence[Message]) -> bool:
-    """Return whether a question has another text than its stored message. Secrets in the stored text may be redacted."""
+    """Return whether a question has another text than its stored message. A text with redacted secrets counts as unchanged."""
     texts = [part.text for part in from_langchain(message).parts if isinstance(part, TextPart)]
     stored = [part.text for row in rows for part in row.parts if isinstance(part, TextPart)]
     return texts != stored and not any("[redacted: " in text for text in stored)
@@ -352,7 +354,7 @@ class MemoryState(AgentState[Any]):
 
 
 def _hooks(step: Callable[[Any, MemoryState, Drive], Awaitable[dict[str, Any]]]) -> tuple[Any, Any]:
-    """Return the synchronous and the asynchronous hook of a middleware that run a step."""
+    """Return two hooks of a middleware that run `step`: a synchronous one and an asynchronous one."""
 
     def hook(self: "MemoryMiddleware", state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any]:
         del runtime
@@ -384,11 +386,11 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         guards: type[Exception] | tuple[type[Exception], ...] = (GuardStopped, PIIDetectionError),
         zone: str | None = None,
     ) -> None:
-        """Set the memory, and resource and thread as ids or as functions that get the runtime and return an id.
+        """Set the memory. `resource` and `thread` are ids, or functions that get the runtime and return an id.
 
         The defaults are `configurable["resource"]` and `configurable["thread_id"]` of the agent run. With `tools` the model gets
-        the three tools. The turn is discarded if a later middleware raises one of `guards` during the model call or, with
-        `discard_on_jump`, jumps to the end.
+        the three memory tools. If a later middleware raises one of `guards` during the model call, the turn is discarded. With
+        `discard_on_jump` the turn is also discarded if a middleware jumps to the end.
         """
         super().__init__()
         check_memory(memory, Memory, SyncMemory)
@@ -454,7 +456,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         lasting: list[BaseMessage] = []
         ephemeral: list[BaseMessage] = []
         for one in request.messages:
-            # Messages that an outer middleware adds to one request are not in the state. They are not stored.
+            # A message that is not in the state was added by an outer middleware to this request only. It is not stored.
             is_lasting = one.id in known or isinstance(one, ToolMessage | SystemMessage)
             (lasting if is_lasting else ephemeral).append(one)
         return await run.prepare(lasting, ephemeral=ephemeral, model=_model_name(request))
@@ -483,7 +485,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     # ------------------------------------------------------------ after the model
 
     async def _answered(self, state: MemoryState, drive: Drive) -> dict[str, Any]:
-        """Save the answer, which has passed all guards."""
+        """Save the answer. It has passed all guards, because this hook runs after theirs."""
         run = self._run_of(state)
         await drive(run.record(state["messages"]))
         run.is_asked = False
@@ -520,7 +522,7 @@ def _chosen_id(what: str, given: Named, configured: Any, how: str) -> str:
 
 
 def _with_run(response: Response, run: Run, request: Request) -> Response | Extended:
-    """Return the response. If LangGraph resumed a failed agent run and skipped `before_model`, also add the run to the state."""
+    """Return the response. Add the run to the state if LangGraph skipped `before_model`, as it does after a failed agent run."""
     if cast("MemoryState", request.state).get("memolog_run") is run:
         return response
     run.is_asked = True
@@ -535,7 +537,7 @@ def _model_name(request: Request) -> str | None:
 
 
 def _set_result_ids(messages: list[AnyMessage]) -> None:
-    """Set the ids of tool results for malformed calls. LangChain sets them only after the results are saved."""
+    """Set missing ids of tool results. LangChain sets those of malformed calls too late, after Memolog has saved the results."""
     answer_id = ""
     for message in messages:
         if isinstance(message, ToolMessage):
@@ -585,7 +587,7 @@ def _blocks(content: str | list[Any]) -> list[dict[str, Any]]:
 
 
 def _without_marks(message: BaseMessage) -> BaseMessage:
-    """Return a message without the marks of an earlier request, which would be too many together."""
+    """Return a message without the cache marks of earlier requests. With them a request could have too many marks."""
     if isinstance(message.content, str) or "cache_control" not in str(message.content):
         return message
     bare = [{name: value for name, value in one.items() if name != "cache_control"} for one in _blocks(message.content)]
@@ -593,7 +595,7 @@ def _without_marks(message: BaseMessage) -> BaseMessage:
 
 
 def _mark_last(messages: list[BaseMessage]) -> bool:
-    """Set a cache mark at the last text of the last message. Return whether the message can have one."""
+    """Set a cache mark at the last text of the last message. Return False if the message cannot have a cache mark."""
     last = messages[-1] if messages else None
     if not isinstance(last, HumanMessage | ToolMessage):
         return False
@@ -607,7 +609,7 @@ def _mark_last(messages: list[BaseMessage]) -> bool:
 
 
 def _add_edge(messages: list[BaseMessage], edge: str) -> None:
-    """Add the edge to the last user message, as a separate block after the mark."""
+    """Add the edge to the last user message, as a separate block at its end."""
     block: dict[str, Any] = {"type": "text", "text": edge}
     for place in reversed(range(len(messages))):
         message = messages[place]
@@ -618,7 +620,7 @@ def _add_edge(messages: list[BaseMessage], edge: str) -> None:
 
 
 def _instructions(own: list[SystemMessage], texts: list[str]) -> SystemMessage | None:
-    """Return one system message: the caller's instructions, then the prefix."""
+    """Return one system message: the caller's instructions, then `texts`. Return None if there are neither."""
     if not own and not texts:
         return None
     if all(isinstance(one.content, str) for one in own):

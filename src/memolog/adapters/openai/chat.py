@@ -189,7 +189,7 @@ def to_request(context: Context, *, instructions: Sequence[Data] = ()) -> Json:
 def _sent(said: Said) -> list[JsonValue]:
     first = said.parts[0] if len(said.parts) == 1 else None
     if isinstance(first, TextPart) and not first.extra and not said.speaker:
-        # Most messages of a long context are plain text. The result is the same as below.
+        # A faster way for plain text, because most messages of a long context are plain text. The result is the same as below.
         return [{"role": said.role, "content": well_formed(first.text)}] if first.text else []
     return [sendable(sent) for one in _write(said) if (sent := _sendable(one))]
 
@@ -219,7 +219,7 @@ def _write(said: Said) -> list[Json]:
 
 
 def _plain(said: Said) -> Json:
-    """Return a message as JSON of the API. The difference from the original JSON, which its first part notes, is not applied."""
+    """Return a message as JSON of the API. Changes that a note of the message contains are not applied."""
     if said.parts and isinstance(said.parts[0], ToolResultPart):
         return _result(said.parts[0])
     message: Json = {"role": said.role}
@@ -291,7 +291,7 @@ def _sendable(message: Json) -> Json | None:
     sent.pop("annotations", None)
     sound = as_data(sent.pop("audio", None))
     if sound and not sent.get("content"):
-        # The id of audio expires, so its transcript is sent.
+        # The id of the audio expires, so the transcript is sent instead.
         sent["content"] = str(sound.get("transcript", ""))
     if sent.get("role") == "tool":
         sent["content"] = _tool_text(sent.get("content"))
@@ -382,7 +382,7 @@ def _merge_list(whole: list[Any], pieces: list[Any]) -> None:
 
 
 def _goes_on(body: Data) -> bool:
-    """Return whether the server continues the last message. OpenAI does not; other servers have a field for it."""
+    """Return whether the server continues the last message. OpenAI does not. Other servers do if a field requests it."""
     messages = as_list(body.get("messages"))
     last: Data = as_data(messages[-1]) if messages else {}
     return bool(body.get("continue_final_message") or last.get("prefix") or last.get("partial"))

@@ -74,7 +74,7 @@ def from_response(data: Data) -> Answer:
 
 
 def _joined(groups: Sequence[tuple[Part, ...]]) -> NewMessage:
-    """Return the items as one message. A note marks the first part of the second and every later item."""
+    """Return the items as one message. A note marks where the second and every later item begins."""
     parts = [
         part if number == 0 or place else noted(part, KEY)
         for number, group in enumerate(groups)
@@ -145,8 +145,8 @@ def to_request(
 ) -> Json:
     """Return instructions and input of a request: the caller's instructions, the prefix, the messages, and the edge.
 
-    `opening` are the instructions that `split` returned. The prefix follows them. With `is_stored=False` (`store` in the request)
-    reasoning without encrypted content is left out, because the provider has not stored it.
+    `opening` are the instructions that `split` returned. The prefix follows them. `is_stored` is `store` of the request. If it is
+    False, reasoning without encrypted content is left out, because the provider has not stored the reasoning.
     """
     said = [
         sendable(without_nothing(item))
@@ -204,7 +204,7 @@ def _is_said(part: Part) -> bool:
 
 
 def _plain(role: Role, parts: tuple[Part, ...]) -> Json:
-    """Return the item of the API, without the changes in its notes."""
+    """Return the item as JSON of the API. Changes that a note of the item contains are not applied."""
     first = parts[0]
     kept = note(first, KEY) or {}
     match first:
@@ -298,7 +298,7 @@ def _with_followers(items: Iterable[Json]) -> list[Json]:
 
 
 def _is_continued(body: Json) -> bool:
-    """Return whether the provider stores the conversation. Then only the log is added to the request."""
+    """Return whether the provider adds a conversation that it has stored. Then only the prefix is added to the request."""
     return bool(body.get("previous_response_id") or body.get("conversation"))
 
 

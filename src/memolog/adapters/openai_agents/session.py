@@ -443,7 +443,10 @@ class AgentRun(AgentTurn):
     # ------------------------------------------------------------ the session protocol
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the items of the conversation. If the database cannot be read, return none, or with `config.strict` raise."""
+        """Return the items of the conversation.
+
+        If the database cannot be read, return an empty list. With `config.strict` the error is raised.
+        """
         try:
             return await self._session.get_items(limit)
         except StoreError as error:

@@ -93,7 +93,10 @@ class MemoryRun(AgentTurn):
             self._outer.children.append(self)
 
     async def end(self, error: BaseException | None, *, is_guarded: bool) -> None:
-        """Save the remaining messages and end the turn. Discard it if a guard stopped it, withdraw a rejected request."""
+        """Save the remaining messages and end the turn.
+
+        If a guard stopped the agent run, discard the turn instead. If the provider rejected the request, withdraw the request.
+        """
         try:
             if self.is_stopped or is_guarded:
                 await self.discard()
@@ -135,7 +138,7 @@ class MemoryRun(AgentTurn):
             await child.withdraw()
 
     async def withdraw(self) -> None:
-        """Withdraw everything that this agent run and its children saved, after it has ended."""
+        """Withdraw everything that this agent run and its children saved. Called after the agent run has ended."""
         if not self.read_only:
             with contextlib.suppress(NotFound):
                 await self.memory.thread(self.thread, resource=self.resource).withdraw(self.turn.id)
@@ -149,13 +152,13 @@ class MemoryRun(AgentTurn):
     # ------------------------------------------------------------ the history of the caller
 
     async def _begin(self) -> None:
-        """Save the history that the caller supplied, if the thread is empty."""
+        """Save the caller's history if the thread is empty. Otherwise rewind the thread if the caller went back."""
         self._has_begun = True
         first = self._first()
         before = list(self.history[:first])
         request = self.history[-1] if self.history else None
         if first == len(self.history) and isinstance(request, ModelRequest):
-            # The agent run continues with a request of the caller. An earlier agent run may have saved this request.
+            # The caller's history ends with a request, which is answered now. An earlier agent run may have saved this request.
             before.pop()
             self._resumed = request
             if await self._is_known(to_messages(self._bare(request))):
@@ -247,7 +250,7 @@ class MemoryRun(AgentTurn):
             return ()
         self._saved[name] += 1
         ours = to_messages(bare, after=after, again=self._saved[name] - 1)
-        # Without a time the memory sets it.
+        # With `created_at=None` the memory sets the time.
         return tuple(replace(one, created_at=None) for one in ours)
 
     def _bare(self, message: ModelMessage) -> ModelMessage:
@@ -352,7 +355,7 @@ def _not_shown(given: Sequence[ModelMessage], said: Sequence[ModelMessage]) -> M
 
 
 def _with_joined_prompts(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """Return the messages with one prompt in place of several, because many servers refuse two user messages in a row."""
+    """Return the messages with consecutive prompts joined, because many servers refuse two user messages in a row."""
     made: list[ModelMessage] = []
     for message in messages:
         if isinstance(message, ModelResponse):
@@ -381,7 +384,7 @@ def _joined(prompt: UserPromptPart, added: str | Sequence[UserContent]) -> UserP
 
 
 def _add_edge(messages: list[ModelMessage], edge: str, request: ModelRequestContext) -> None:
-    """Append the edge to the last prompt, and set a cache mark at the end of the other messages if the provider has marks."""
+    """Append the edge to the last prompt. If the provider has cache marks, set one at the end of the other messages."""
     has_marks, last = _has_marks(request), len(messages) - 1
     places = ((n, k) for n in range(last, -1, -1) for k in range(len(messages[n].parts) - 1, -1, -1))
     found = next(((n, k) for n, k in places if isinstance(messages[n].parts[k], UserPromptPart)), None)
@@ -393,7 +396,7 @@ def _add_edge(messages: list[ModelMessage], edge: str, request: ModelRequestCont
     # Some providers cannot mark a prompt that ends in a file.
     ends_in_text = isinstance(prompt.content, str) or isinstance(prompt.content[-1], str)
     is_marked = has_marks and found[0] == last and ends_in_text
-    # A separate item keeps the blocks before it equal at every step, which a cache needs.
+    # With cache marks the edge is a separate item, because a cache needs blocks that are equal at every step.
     added: str | list[UserContent] = [*([CachePoint()] if is_marked else []), edge] if has_marks else edge
     parts[found[1]] = _joined(prompt, added)
     messages[found[0]] = replace(cast("ModelRequest", messages[found[0]]), parts=parts)
@@ -435,13 +438,13 @@ _OUTER: ContextVar[MemoryRun | None] = ContextVar("memolog_outer_run", default=N
 class MemoryCapability(AbstractCapability[AgentDepsT]):
     """A long memory for an agent: `Agent(…, capabilities=[MemoryCapability(memory, "alice")])`.
 
-    The conversation id of an agent run is the thread: `agent.run("…", conversation_id="t1")`. For functions of `deps`, a type
-    checker may need their type: `MemoryCapability[Deps](memory, lambda ctx: ctx.deps.user)`.
+    The conversation id of an agent run is the thread: `agent.run("…", conversation_id="t1")`. If `resource` is a function that
+    uses `deps`, a type checker may need the type of `deps`: `MemoryCapability[Deps](memory, lambda ctx: ctx.deps.user)`.
     """
 
     memory: Memory
     resource: Chosen[AgentDepsT]
-    """The resource."""
+    """The id of the resource, or a function that returns the id."""
 
     _: KW_ONLY
 
@@ -456,7 +459,7 @@ class MemoryCapability(AbstractCapability[AgentDepsT]):
     zone: Chosen[AgentDepsT] | None = None
     """The time zone of the user, such as `Europe/Lisbon`."""
     tools: bool = True
-    """Whether the model gets the three tools, and instructions for them."""
+    """Whether the model gets the three memory tools, and instructions for them."""
     discard_on: type[BaseException] | tuple[type[BaseException], ...] = (GuardStopped,)
     """Exceptions with which guards stop an agent run. The turn is then discarded."""
     id: str | None = _ID
@@ -499,7 +502,7 @@ class MemoryCapability(AbstractCapability[AgentDepsT]):
         return guidance(read_only=self._is_reading) if self.tools else None
 
     def get_toolset(self) -> AbstractToolset[AgentDepsT] | None:
-        """Return the tools; None without `tools`. A read-only agent run gets no action that writes."""
+        """Return the tools; None without `tools`. In a read-only agent run they have no actions that write."""
         if not self.tools:
             return None
         offered = definitions("mcp", read_only=self._is_reading)
@@ -535,7 +538,7 @@ class MemoryCapability(AbstractCapability[AgentDepsT]):
         turn = self.memory.thread(thread, resource=resource).turn(zone=zone, settings=settings or None)
         copy = replace(self)
         first = ctx.messages[0].run_id if ctx.messages else ctx.run_id
-        # Messages without a run id are not of an earlier agent run, but were created by the caller.
+        # A first message without a run id was created by the caller, not by an earlier agent run. Then there is no prefix.
         turn.id_prefix = prefix_of(first) if first else ""
         copy.run = MemoryRun(self.memory, turn, ctx.run_id, outer=outer, read_only=bool(settings.get("read_only")))
         return copy

@@ -1,6 +1,6 @@
 """A `ConversationStore` of Pydantic AI in the database of a memory.
 
-It returns the messages of a program unchanged. They are not part of the memory, so they are not searched, observed or shown.
+It returns stored messages unchanged. They are not part of the memory: they are not searched, observed or sent to the model.
 """
 
 import contextlib
@@ -129,7 +129,7 @@ class MemoryConversations(ConversationStore):
             raise LookupError(entry_id) from error
 
     async def _line(self, head_id: str | None, limit: int | None = None) -> list[Message]:
-        """Return an entry and its ancestors, oldest first. A fork has ancestors in another conversation, which is read then."""
+        """Return an entry and its ancestors, oldest first. A fork may have ancestors in another conversation."""
         known: dict[str, Message] = {}
         line: list[Message] = []
         at = head_id
@@ -160,7 +160,7 @@ def _entry(row: Message) -> ConversationEntry:
 
 
 def _change(name: str, expected: str | None, record: ConversationRecord | None) -> Any:
-    """Return a function that changes the metadata of a thread, and raises ConversationConflict for another revision."""
+    """Return a function that changes the metadata of a thread. It raises ConversationConflict for an unexpected revision."""
 
     def change(old: JsonObject) -> JsonObject:
         stored = cast("Json | None", old.get(PYDANTIC_AI))

@@ -97,7 +97,7 @@ def _said_at(message: ModelMessage) -> datetime | None:
 
 
 def _id_base(message: ModelMessage, data: Json, parts: Sequence[Json]) -> str:
-    """Return the run id and a digest of the content. The time of a request is not in it, because it changes at a retry."""
+    """Return the run id and a digest of the content. The digest leaves out the time of a request, which a retry changes."""
     run, at = message.run_id or "", data["timestamp"] if isinstance(message, ModelResponse) else None
     digest = hashlib.sha256(dumps([run, at, list(parts)]).encode()).hexdigest()[:_ID_CHARACTERS]
     # A run id that is too long or not printable is used only for the digest.
@@ -134,7 +134,7 @@ _NO_TOOL: Final = "unknown"
 def to_model_messages(messages: Iterable[Said]) -> list[ModelMessage]:
     """Return Memolog messages as messages of Pydantic AI."""
     said = tuple(messages)
-    # The context adds results to unanswered calls. Such a result may have no tool name.
+    # The context adds results to unanswered calls. Such a result may have no tool name, so the names are read from the calls.
     tools = {part.id: part.name for one in said for part in one.parts if isinstance(part, ToolCallPart)}
     made: list[ModelMessage] = []
     for one, known in zip(said, _each(said), strict=True):

@@ -29,7 +29,7 @@ _WORDS = (
     "hash",
 )
 _TRIES = 30
-# Said after Ctrl-C.
+# Printed after Ctrl-C.
 _AGAIN = "The temporary database was deleted. Run the command again to start over."
 
 

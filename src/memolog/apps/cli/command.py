@@ -1,7 +1,8 @@
 """Register coroutines as commands: add the common options, open the database, print the answer, and set the exit code.
 
-Defaults: the settings file in the current folder, the only resource, the thread with the newest activity. If there is no unique
-default, the command fails and lists the choices. The memory is imported only when a verb runs, so that `--help` is fast.
+Defaults: the settings file in the current folder, the only resource or that of the project, the thread with the newest activity.
+If there is no unique default, the command fails and lists the choices. The memory is imported only when a verb runs, so that
+`--help` is fast.
 """
 
 import getpass
@@ -47,9 +48,9 @@ def _settings_file(named: str | None) -> str | None:
 
 
 def chosen_address(named: str | None, *, installed: bool = True) -> str:
-    """Return the given database, `memolog.db` in the current folder, or the database of an installed coding agent.
+    """Return the given database, `memolog.db` in the current folder, or the database of the hooks that `install` has installed.
 
-    `installed` means that the last one is allowed.
+    With `installed=False`, the database of the hooks is not used.
     """
     if named is not None or not installed or Path(_DATABASE).exists():
         return named if named is not None else _DATABASE
@@ -125,7 +126,7 @@ async def chosen_thread(memory: "Memory", resource: str, named: str | None) -> s
 
 
 async def refuse_unknown(memory: "Memory", resource: str, thread: str | None = None) -> None:
-    """Raise NotFound for an unknown resource or thread. A search for a misspelt name would only find nothing."""
+    """Raise NotFound for an unknown resource or thread. Without this check, a misspelt name would look like an empty memory."""
     if resource not in await memory.resources():
         raise NotFound(
             f"{resource} has no memory in this database.",
@@ -155,7 +156,7 @@ def moment_in(text: str, now: datetime, *, ahead: bool = False, end: bool = Fals
         else:
             moment = datetime.fromisoformat(text.strip())
             return moment if moment.tzinfo is not None else output.local(moment)
-        # Midnight on this machine, which may have another offset than now.
+        # Midnight in the time zone of this machine. On that day the zone may have another offset from UTC than now.
         start = datetime.combine(day, time()).astimezone()
         after = datetime.combine(day + timedelta(days=1), time()).astimezone()
     except (ValueError, OverflowError):
@@ -201,7 +202,7 @@ def confirm(words: str, *, yes: bool) -> None:
 
 
 def acting_user() -> str:
-    """Return the session name of this user. It is fixed, so one command can close a task that another command claimed."""
+    """Return the session name of this user. It never changes, so one command can close a task that another command claimed."""
     try:
         return f"cli:{getpass.getuser()}"
     except (OSError, KeyError, ImportError):
@@ -268,7 +269,7 @@ def listing(
 
 @dataclass(slots=True, kw_only=True)
 class Work:
-    """Work that may take longer than two seconds: how far it is, and what to tell the user if it is interrupted."""
+    """Work that may take longer than two seconds: its progress, and what to print if the user interrupts it."""
 
     words: str = ""
     then: str = ""
@@ -360,11 +361,11 @@ class Call:
             else:
                 with err.status(work):
                     yield work
-        # After an exception this is not reached, so that an interruption can be reported.
+        # This line is not reached after an exception such as Ctrl-C. So `_show_interruption` can still print the words.
         work.words = ""
 
     def count_runs(self, messages: int) -> None:
-        """Report the messages of each run of the observer that ends. `messages` is the number that will be observed."""
+        """Report progress when a run of the observer ends. `messages` is the number of messages that will be observed."""
         from memolog.events import RunEnded, RunStarted
 
         work, spans = self.work, dict[str, int]()
@@ -397,8 +398,8 @@ def verb(
 
     `needs` selects whether a database, a resource or a thread is opened first. With "address", the function opens the
     database itself. `writes` means that the function changes the database, and `makes` that it may create the database.
-    `installed` means that the default may be the database of an installed coding agent. `settings` are used for this verb in any
-    case. `example` has one example on each line.
+    `installed` means that the default may be the database of installed hooks. `settings` override the configuration for this
+    command. `example` has one example on each line.
     """
 
     def register(work: Verb) -> Verb:
@@ -504,7 +505,7 @@ async def _answer(work: Verb, call: Call, needs: Needs, *, writes: bool, makes: 
     from memolog.memory import Memory
 
     resource, thread = given.pop("resource_named", None), given.pop("thread_named", None)
-    # A dry run must not create the file.
+    # A dry run must not create the file of the database, so it uses an empty database in RAM.
     is_tried = makes and given.get("dry_run", False) and is_missing(call.address)
     async with Memory(":memory:" if is_tried else call.address, config=call.config) as memory:
         call.opened = memory

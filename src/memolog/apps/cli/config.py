@@ -104,7 +104,7 @@ async def config(
         },
     }
     if toml:
-        # Values of the database are not written to the file. There they would count as given.
+        # Values of the database are not written to the file, because in a settings file they would count as given by the user.
         return Answer(data=data, show=_toml(shown, _values(call.config, known)), code=0 if shown else 1)
 
     def row(setting: "Setting") -> "tuple[Text | str, ...]":
@@ -119,7 +119,7 @@ async def config(
 
 
 async def _stored(call: Call, resource: str | None, known: "Mapping[str, Setting]") -> dict[str, object] | None:
-    """Return the settings that are stored with the resource and used, by name. Return None without a database or a resource."""
+    """Return the settings in use that come from the database, by name. Return None without a database or a unique resource."""
     from memolog.memory import Memory
 
     if is_missing(call.address):

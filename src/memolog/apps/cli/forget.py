@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-# Said after Ctrl-C.
+# Printed after Ctrl-C.
 _ATOMIC = "Forgetting is one transaction: all or nothing. --dry-run shows what is still there. Run the command again to finish."
 _Line = Annotated[
     str, typer.Argument(help="Line of the log: g3.2, from `memolog log --sources`, or its id, from --ids.")
@@ -87,7 +87,7 @@ def _ask(would: "Forgotten") -> None:
 
 
 def _counts(gone: "Forgotten") -> dict[str, int]:
-    """Return the number of forgotten items by kind, without zeros and without ledger entries, which are not deleted."""
+    """Return the number of forgotten items by kind, without zeros. Ledger entries are left out, because they are not deleted."""
     data: dict[str, Any] = encode(gone)
     counts = {name: len(value) if isinstance(value, list) else value for name, value in data.items()}  # pyright: ignore[reportUnknownArgumentType]
     return {name: n for name, n in counts.items() if type(n) is int and n and name not in {"usage", "copies"}}

@@ -167,7 +167,7 @@ def _difference(change: "Change") -> dict[str, str]:
 
 
 def _show_difference(change: "Change") -> None:
-    """Print what is different from the original after the entries are removed."""
+    """Print the differences that remain between the file and its original after the entries are removed."""
     shown = _difference(change)
     lines = shown["diff"].splitlines()
     more = len(lines) - _MAX_DIFF_LINES

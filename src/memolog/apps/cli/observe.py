@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from memolog.memory import Thread
 
 app = typer.Typer()
-# Said after Ctrl-C.
+# Printed after Ctrl-C.
 _LATER: Final = "Finished runs are stored. Run the command again to observe the rest."
 
 

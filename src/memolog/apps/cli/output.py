@@ -31,10 +31,10 @@ _INDENT: Final = re.compile(r"\s*(?:[-*•+] +)?")
 _ENDLESS: Final = 1_000_000
 # Minimum width of a wrapped text, however deep it is indented.
 _NARROWEST: Final = 20
-# A column of text is at least this wide if its text is as long. Longer words may be divided.
+# Minimum width of a column of text, unless its text is shorter, and the number of characters after which a word is divided.
 _COMFORTABLE: Final = 18
 _LONGEST_WORD: Final = 30
-# Columns between two columns of a table.
+# Number of characters between two columns of a table.
 _BETWEEN: Final = 3
 _LONGEST_ZONE: Final = 5
 # Control characters, bidirectional marks and lone surrogates.
@@ -64,7 +64,7 @@ def is_wrapped() -> bool:
 
 
 def show(shown: "RenderableType") -> None:
-    """Print output for people, without spaces at the ends of lines."""
+    """Print output for people. Spaces at the ends of lines are removed."""
     from rich.segment import Segments
     from rich.text import Text
 
@@ -90,9 +90,9 @@ def _without_padding(rendered: "Iterable[Segment]") -> "Iterator[Segment]":
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A text whose wrapped lines are indented like its first line, or like the end of `lead`, which is before the text.
+    """A text that is printed after `lead`. Wrapped lines begin in the column where the text begins after `lead` and its indent.
 
-    With `wrapped`, they have this indent.
+    If `wrapped` is set, wrapped lines begin with `wrapped` instead.
     """
 
     text: "Text"

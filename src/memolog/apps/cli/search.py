@@ -173,7 +173,10 @@ async def recall(
 
 
 async def _with_neighbours(call: Call, thread: str | None, reference: str, count: int) -> str:
-    """Return one message or span, with `count` messages on each side, as a span. Other references do not change."""
+    """Return a message or a span as a span with `count` more messages on each side.
+
+    Return other references unchanged, or raise InputError if `count` is not 0.
+    """
     from memolog.search.recall_store import SPAN
 
     found = re.fullmatch(rf"(?:(?P<thread>.*\S)\s+)?{SPAN.pattern}", reference.strip(), re.DOTALL)

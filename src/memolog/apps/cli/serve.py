@@ -125,7 +125,7 @@ async def _serve_streams(served: "Served") -> None:
         await serving
         return
     await served.memory.aclose()
-    # A thread of the library waits for standard input and cannot be stopped. A normal exit would wait for it.
+    # A thread of the MCP library waits for standard input and cannot be stopped. A normal exit would wait for this thread.
     os._exit(130 if ending.result() == signal.SIGINT else 0)
 
 
@@ -265,5 +265,5 @@ def _addresses(url: str, settings: "GatewaySettings") -> list[tuple[str, str]]:
 
 
 def _token(file: str | None) -> str | None:
-    """Return the token of the file or the environment. It is no option, because other users can see the options of a process."""
+    """Return the token from the file or the environment. It is not an option, because other users can see a process's options."""
     return os.environ.get("MEMOLOG_PROXY_TOKEN") or None if file is None else read_text(file).strip()

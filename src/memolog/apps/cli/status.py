@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 # Maximum number of resources whose threads are listed.
 _MOST_RESOURCES = 200
-# Messages of the tail that `context` shows, and characters of each part.
+# Number of messages of the tail that `context` shows, and number of characters of each part.
 _TAIL: Final = 20
 _SHORT: Final = 160
 # Fields of events that contain ids.
@@ -445,7 +445,7 @@ def _event(event: "StoredEvent", *, ids: bool) -> "RenderableType":
 
 
 def _event_words(event: "StoredEvent", *, ids: bool) -> str:
-    """Return what happened in words. Ids are shown only if `ids`, and lists of ids as their number."""
+    """Return a description of an event. Ids are shown only with `ids`. The number of groups is shown in any case."""
     data: dict[str, Any] = {name: value for name, value in event.data.items() if value not in (None, [], "")}
     named = {name: data.pop(name) for name in _ID_FIELDS if name in data}
     match event.kind:

@@ -93,7 +93,7 @@ class Demo:
         self.said: dict[str, list[NewMessage]] = {}
         """Saved messages of each thread."""
         self._tokens: Counter[str] = Counter()
-        """Number of tokens of these messages."""
+        """Number of tokens of the saved messages of each thread."""
         self._requests: list[Request] = []
         self._last: dict[str, tuple[datetime, str, int]] = {}
         """Last request of each thread: its time, its text, and the number of tokens of the whole conversation."""
@@ -462,7 +462,10 @@ async def _live(thread: Thread) -> list[Message]:
 
 
 async def _behind(thread: Thread) -> int:
-    """Return the number of messages that the log covers, or 0 if spans have a gap or overlap, or do not end at the cursor."""
+    """Return the number of messages that the log covers.
+
+    Return 0 if the spans of its groups have gaps or overlap, or do not end at the cursor.
+    """
     status = await thread.status()
     spans: set[tuple[int, int]] = set()
     for generation in range(status.generation + 1):
@@ -566,7 +569,8 @@ def show(result: Mapping[str, Any], screen: Screen) -> None:
 async def kill_midway(address: str, number: int) -> dict[str, Any]:
     """Start a process that plays from an exchange on, and kill it when it observes. Return its report and exit code."""
     command = (sys.executable, "-m", "memolog.apps.demo.play", str(number))
-    # The address may contain a password, so it is not an argument, which every user of the machine could see.
+    # The address of the database may contain a password. It is passed in a variable, because every user of the machine can see
+    # the arguments of a process.
     environment = {**os.environ, "MEMOLOG_DB": address}
     process = await asyncio.create_subprocess_exec(*command, env=environment, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
     report = await process.stdout.readline() if process.stdout else b""

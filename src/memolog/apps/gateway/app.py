@@ -146,7 +146,7 @@ class Gateway:
         raw = await self._body(request) if raw is None else raw
         body = check_body(api, _object(raw))
         if body is None:
-            # The body is malformed. It is passed on, so that the client gets the error of the provider.
+            # The body is malformed. Pass it on unchanged, so that the client gets the error message of the provider.
             return await self._pass(request.method, url, headers, raw)
         await self._saved(scope)
         sent = passed_on(headers, is_read=True)
@@ -217,9 +217,9 @@ class Gateway:
         return Streamed(pieces, answer.status_code, back, answer.aclose)
 
     async def _saved(self, scope: Scope) -> None:
-        """Wait until earlier exchanges of this thread are saved, if their clients have received the answer or are disconnected.
+        """Wait until the earlier exchanges of this thread are saved, so that this request finds their messages.
 
-        So the next request finds their messages. It waits for at most `_MAX_SAVE_SECONDS`.
+        Only exchanges whose clients have received the answer or are disconnected count. Wait at most `_MAX_SAVE_SECONDS`.
         """
         key = (scope.resource, scope.thread)
         left = [one for one in self._exchanges if one.is_left and (one.scope.resource, one.scope.thread) == key]
@@ -244,12 +244,12 @@ def _url(base: str, raw: bytes, path: bytes, query: bytes) -> httpx.URL:
         raise InputError("The path of the request has `.` or `..` in it.", then="Send the normalised path.")
     rest = _VERSION.fullmatch(path)
     if rest is not None:
-        # Some clients join an address that ends with a slash and a path that starts with one.
+        # The path may have double slashes: some clients join an address that ends with a slash and a path that begins with one.
         path = b"/" + rest["rest"] if rest["rest"] is not None else b""
     elif path.startswith(b"/"):
         base = base.removesuffix("/v1")
     else:
-        # Such a target could lead to another host.
+        # A path without a slash at its beginning would be appended to the host name, and could lead to another host.
         raise InputError("The path of the request is invalid.", then="Send an absolute path with percent escapes.")
     try:
         return httpx.URL(base + (path + (b"?" + query if query else b"")).decode("ascii"))
@@ -260,9 +260,9 @@ def _url(base: str, raw: bytes, path: bytes, query: bytes) -> httpx.URL:
 
 
 def _climbs(path: bytes) -> bool:
-    """Return whether a path contains the segment `.` or `..`, also after it is decoded several times.
+    """Return whether a path contains the segment `.` or `..` after percent escapes are decoded `_MOST_ESCAPED` times.
 
-    A path that is still escaped after `_MOST_ESCAPED` rounds counts as such a path.
+    Return True also if the path still has percent escapes after that.
     """
     for _ in range(_MOST_ESCAPED):
         path = unquote_to_bytes(path)

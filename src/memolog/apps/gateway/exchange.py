@@ -80,11 +80,11 @@ def is_events(answer: httpx.Response) -> bool:
 
 
 def cut_event(path: str) -> bytes:
-    """Return the event that ends a stream which the provider has cut, in the format of the API at a path."""
+    """Return the event that ends a stream if the provider has cut it. `path` selects the API and so the format."""
     message = "The provider ended the stream before the answer was complete. What arrived until then is valid."
     body = error_body(message, "api_error", as_anthropic=path.endswith("/messages"))
     if path.endswith(RESPONSES_API.path):
-        # Clients read the fields of the event or those of its error.
+        # Some clients read the fields of the event, others those of its `error`. So send both.
         event = {"type": "error", "code": "server_error", "message": message, "param": None, "sequence_number": 0}
         body = event | body
     name = f"event: {body['type']}\n" if "type" in body else ""
@@ -94,10 +94,10 @@ def cut_event(path: str) -> bytes:
 async def whole_events(
     chunks: AsyncIterator[bytes], cut: bytes, is_complete: Callable[[], bool] = lambda: False
 ) -> AsyncIterator[bytes]:
-    """Yield a stream of events as it arrives, but never half an event.
+    """Yield a stream of events as it arrives. Each piece ends with a complete event, except at the end of the stream.
 
-    If the provider cuts the stream, yield the event `cut` at the end, unless `is_complete` returns True: then only the end of the
-    connection was lost.
+    If the connection to the provider breaks, drop the incomplete event and yield the event `cut` instead. `cut` is not needed if
+    `is_complete` returns True, because then the answer was complete before the connection broke.
     """
     rest = b""
     try:
@@ -169,10 +169,10 @@ class Exchange:
         try:
             turn = self._memory.thread(scope.thread, resource=scope.resource).turn(model=model, zone=scope.zone)
             with suppress(AttributeError, TypeError):
-                # A list that cannot be read is refused when the exchange begins.
+                # If the messages cannot be read, `begin` below refuses the request.
                 turn.id_prefix = turns_of(self._api.given(body))
             async with turn:
-                # Pass the turn in, so that `take_back` can withdraw its messages if the provider refuses the request.
+                # The exchange gets this turn, so that `take_back` can withdraw its messages if the provider refuses the request.
                 own = turn.id_prefix or None
                 bound = Bound(memory=self._memory, apis=(self._api,), turn=turn, sends_all=True, own_turns=own)
                 remembered = Remembered(bound, self._api, body, scope.thread, scope.resource)
@@ -230,7 +230,7 @@ class Exchange:
             yield chunk
 
     async def _record(self, turn: Turn, remembered: Remembered) -> None:
-        """Save the answer received so far. If the stream contains a refusal of the request, withdraw the messages of the turn.
+        """Save the answer received so far. If the provider has refused the request in the stream, first withdraw its messages.
 
         Only the first call has an effect.
         """

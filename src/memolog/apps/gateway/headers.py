@@ -40,7 +40,7 @@ def opened_by(headers: Iterable[tuple[str, str]], tokens: Mapping[str, str | Non
 
 
 def is_from_here(headers: Iterable[tuple[str, str]]) -> bool:
-    """Return whether `host` and `origin` of a request are this machine; a page of a web site has another origin."""
+    """Return whether `host` and `origin` of a request name this machine. The `origin` of a web page names its web site."""
     named = [value if name == "origin" else f"//{value}" for name, value in headers if name in {"host", "origin"}]
     return all(_is_loopback(value) for value in named)
 
@@ -69,7 +69,7 @@ def passed_on(headers: Iterable[tuple[str, str]], *, is_read: bool) -> Pairs:
 def passed_back(headers: Iterable[tuple[str, str]], *, is_read: bool) -> Pairs:
     """Return the headers of the provider's answer that are sent to the client."""
     named = _named_by_connection(headers := list(headers))
-    # The server of the gateway sets its own date. With `is_read` the body is already decompressed.
+    # The server of the gateway sets its own `date`. With `is_read` the gateway has already decompressed the body.
     dropped = _HOPS | named | {"date", "server"} | frozenset({"content-encoding"} if is_read else ())
     return [(name, value) for name, value in headers if name.lower() not in dropped]
 

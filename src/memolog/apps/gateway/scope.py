@@ -1,7 +1,7 @@
 """Find the thread, the resource and the time zone of a request: in its headers, its path, or the places that the settings list.
 
-Headers of Memolog and the path are written for the gateway, so they must not contradict each other. The places of the settings
-are fields of a chat program, and are read only for what headers and path leave open.
+Headers of Memolog and the path are written for the gateway, so they must not contradict each other. The places in the settings
+are headers or fields that a chat program sends anyway. They are read only for a name that headers of Memolog and path leave out.
 """
 
 import re
@@ -49,7 +49,10 @@ class Named:
     zone: str | None = None
 
     def scope(self, default_resource: str | None) -> Scope | None:
-        """Return the scope. None means that the request has no name, and so no memory. Raises InputError if a name is missing."""
+        """Return the scope; None for a request without any of these names, which has no memory.
+
+        Raises InputError if the request has only some of the names that it needs.
+        """
         if self.thread is None:
             if self.resource is None and self.zone is None:
                 return None
@@ -128,14 +131,14 @@ def _text(name: str, value: str) -> str:
 
 
 def check_source(option: str, source: str) -> str:
-    """Return a place of the settings in lower case where case has no meaning. Raises ConfigError if it is not a place."""
+    """Return a place of the settings, with the name of a header in lower case. Raises ConfigError if the place is invalid."""
     kind, colon, name = source.partition(":")
     if kind == "header" and _HEADER_NAME.fullmatch(low := name.lower()):
         if low not in _SECRET and not low.startswith(OURS):
             return f"header:{low}"
         raise ConfigError(
             f"{option} cannot be the header {low}.",
-            why="It has a key, or a name that is read in any case." if low in _SECRET else "It is read in any case.",
+            why="It may contain a key." if low in _SECRET else "The proxy always reads this header.",
             then="Use a header with the id of a conversation or of a user.",
         )
     if (kind == "metadata" and name) or (kind == "user" and not colon):
@@ -157,10 +160,10 @@ def completed(
     headers: Iterable[tuple[str, str]],
     body: Mapping[str, object] | None,
 ) -> Named:
-    """Return the names, with those that are missing read from the places of the settings. The first place with a value counts.
+    """Return the names. Missing names are read from the places of the settings, of which the first with a value counts.
 
-    `sources` has the places of the thread and of the resource. A resource without a thread is ignored, because the field may
-    have another purpose.
+    `sources` has the places of the thread and of the resource. Without a thread, the places of the resource are not read,
+    because such a field may have another purpose.
     """
     headers = list(headers)
     for kind in ("thread", "resource"):

@@ -21,7 +21,7 @@ class GatewaySettings:
     """Settings of a gateway."""
 
     openai: str = OPENAI
-    """The `base_url` of an OpenAI client. The path `/v1/…` of a request is below it. An address without a path gets `/v1`."""
+    """The `base_url` of an OpenAI client. It replaces `/v1` in the path of a request. An address without a path gets `/v1`."""
     anthropic: str = ANTHROPIC
     """The `base_url` of an Anthropic client, without `/v1`."""
     resource: str | None = None
@@ -33,11 +33,11 @@ class GatewaySettings:
     counts.
     """
     resource_from: Sequence[str] = ()
-    """Places of the resource, as in `thread_from`. A client that can set such a field can name any resource."""
+    """Places of the resource, as in `thread_from`. Note that a client that can set such a field can name any resource."""
     token: str | None = field(default=None, repr=False)
     """Token that clients must send in addition to their key for the provider. It gives access to every resource."""
     tokens: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Instead of `token`: the resource that each token gives access to, by token."""
+    """Used instead of `token`: maps each token to the resource that it gives access to."""
     max_body_bytes: int = MAX_BODY_BYTES
     """Maximum size of a request with memory, which is read into RAM as a whole. Other requests are streamed."""
     connect_seconds: float = 10.0

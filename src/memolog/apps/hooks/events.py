@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, cast
 
-# Text in these tags is not stored. Users write `<private>`. A `<memory-pack>` is memory that Memolog has sent to the host,
-# which is the coding agent, so this memory is stored already.
+# Text in these tags is not stored. Users write `<private>`. A `<memory-pack>` contains memory that Memolog has sent to the host
+# (the coding agent). This memory is stored already.
 _TAG: Final = re.compile(r"<\s*+(/?)\s*+(?:private|memory-pack)(?=[\s/>]|$)[^<>]*+>?", re.IGNORECASE)
 
 
@@ -48,7 +48,7 @@ def public_text(text: str) -> str:
 
 
 def public(value: Any) -> Any:
-    """Return a JSON value without private text. A text that contains JSON is parsed too."""
+    """Return a JSON value without private text. A text in the value that is JSON itself is parsed too."""
     if isinstance(value, str):
         return _public_json(value) if value.lstrip()[:1] in {"{", "["} else public_text(value)
     if isinstance(value, dict):
@@ -60,7 +60,7 @@ def public(value: Any) -> Any:
 
 
 def _public_json(text: str) -> str:
-    """Return the public part of a text that may be JSON. Tags with JSON escapes are found, and the result is JSON again."""
+    """Return the public part of a text that may be JSON. In JSON, tags with escapes are found, and the result is JSON again."""
     if not _may_have_tag(text) and "\\u" not in text:
         return text
     try:

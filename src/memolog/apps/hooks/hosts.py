@@ -1,6 +1,7 @@
 """Install and uninstall the entries of Memolog in the settings files of coding agents.
 
-Other entries, comments and layout of a file do not change. A file is replaced in one step, and its original is kept beside it.
+Other entries, comments and layout of a file do not change. A file is replaced in one step. A copy of the original is kept in the
+same folder.
 A link that leads out of a project is refused, because a repository could use such a link to change any file of the user.
 """
 
@@ -25,8 +26,8 @@ MARK: Final = "memolog.apps.hook"
 NAME: Final = "memolog"
 """Name of the MCP server of Memolog in the settings of a host."""
 
-# Timeouts in seconds by kind of event. The answer to a start is a context pack, which takes longer to build. Some hosts allow
-# only a short time for the end.
+# Timeouts in seconds by kind of event. The answer to the start of a session is a context pack, which takes longer to build. Some
+# hosts allow only a short time for the event at the end of a session.
 _SECONDS: Final[dict[str, int]] = {"start": 10, "end": 3}
 _USUAL_SECONDS: Final = 5
 
@@ -43,7 +44,7 @@ class Form:
     home: str
     """Folder of the host, relative to the home folder of the user."""
     home_variable: str | None = None
-    """Environment variable with the path of another folder of the host."""
+    """Environment variable with the path of a folder that replaces `home`."""
     then: str
     """Advice for the user after the installation."""
 
@@ -108,7 +109,7 @@ class Place:
             return self.project / in_project
         folder = self.environment.get(form.home_variable or "")
         if folder:
-            # With this variable, the files that are beside the default folder (`../`) are inside the given folder.
+            # Files that are beside the default folder (`../`) are inside the folder of the variable.
             return Path(folder).expanduser() / in_home.removeprefix("../")
         return Path(os.path.normpath(self.home / form.home / in_home))
 
@@ -144,7 +145,7 @@ class Change:
 
     @property
     def differs(self) -> bool:
-        """Return whether the file will not be the same as before the installation, byte for byte."""
+        """Return whether the file will differ from its content before the installation."""
         return self.original is not None and self.after != self.original
 
     @property
@@ -184,8 +185,8 @@ def installing(place: Place, hook: Sequence[str], server: Sequence[str] | None) 
 def uninstalling(place: Place) -> list[Change]:
     """Return the changes that remove the entries of Memolog.
 
-    If only the installation has changed a file, it gets its original content, byte for byte. Otherwise only the entries are
-    removed.
+    If nothing but the installation has changed a file, the file gets its original content back, byte for byte. Otherwise only
+    the entries are removed.
     """
     changes = list[Change]()
     for path in dict.fromkeys((place.hooks, place.servers)):
@@ -218,9 +219,9 @@ def _cleaned(path: Path, content: str | None) -> str:
 
 
 def _reinstalled(place: Place, path: Path, original: str) -> Iterator[str]:
-    """Yield the content that a file has after its original was installed and uninstalled, with and without the MCP server.
+    """Yield the content of a file after entries are added to its original and removed again, with and without the MCP server.
 
-    It differs from the original if entries were added to an empty container, or if the file has two kinds of line ends.
+    The content differs from the original if an empty container got entries, or if the file has two kinds of line ends.
     """
     text, ending = _plain(original)
     command = [MARK]
@@ -326,7 +327,7 @@ def _is_our_hook(_: str | None, entry: Any) -> bool:
 
 
 def _edited(path: Path, edit: Callable[[Path, str], str], text: str) -> str:
-    """Return the text of a file after an edit. Adds the path of the file to the message of an InputError."""
+    """Return the text of a file after an edit. If the edit raises InputError, add the path of the file to its message."""
     try:
         return edit(path, text)
     except InputError as error:
@@ -380,7 +381,7 @@ def _read(path: Path) -> str | None:
 
 
 def _plain(text: str) -> tuple[str, str]:
-    """Return a text with line feeds and without its byte order mark. Also return this mark, followed by the original line end."""
+    """Return a text without byte order mark and with line feeds, and a second text: the removed mark and original line end."""
     mark = _BYTE_ORDER_MARK if text.startswith(_BYTE_ORDER_MARK) else ""
     ending = "\r\n" if "\r\n" in text else "\n"
     return text.removeprefix(mark).replace("\r\n", "\n"), mark + ending
@@ -398,7 +399,7 @@ def diff(change: Change) -> str:
 
 
 def diff_from_original(change: Change) -> str:
-    """Return what is different from the original after the change, as a unified diff."""
+    """Return the differences between the original and the changed file, as a unified diff."""
     return _diff(change.original, change.after, str(backup_of(change.path)), str(change.path))
 
 
@@ -409,7 +410,7 @@ def _diff(before: str | None, after: str | None, old: str, new: str) -> str:
 
 
 def apply(change: Change) -> None:
-    """Write a changed file in one step. Copy the original first. Delete the copy once the file is the same as the original."""
+    """Copy the original, then write the changed file in one step. If the file is then equal to the original, delete the copy."""
     # A settings file may be a link, for example into a folder of dotfiles. Then the file that the link leads to is changed.
     project = change.project
     path, backup = _real(change.path, project), backup_of(change.path)
@@ -468,8 +469,8 @@ def _new_file(path: Path, folder: int | None) -> tuple[int, str]:
 def _folder_of(path: Path, project: Path | None) -> Generator[tuple[int | None, str]]:
     """Open the folder of a file, and yield the folder's descriptor and the file's name. Missing folders are created.
 
-    Inside a project, each folder is opened without following links. If somebody replaces a folder by a link after the check, the
-    link is refused. On systems without folder descriptors, yield None and the whole path.
+    Inside a project, each folder is opened without following links. So if a folder is replaced by a link after `_real` has
+    checked the path, the link is refused. On systems without folder descriptors, yield None and the whole path.
     """
     if not _HAS_FOLDERS:
         path.parent.mkdir(parents=True, exist_ok=True)

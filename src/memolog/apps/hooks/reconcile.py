@@ -171,16 +171,16 @@ def _public_part(part: Part, private: PrivateFilter) -> Part | None:
 # writes the line, but reports an answer only when the answer is complete.
 _NEAR_PROMPT: Final = timedelta(minutes=2)
 _NEAR_ANSWER: Final = timedelta(minutes=10)
-# If a transcript has a line that is later than an event by this time, the host will not add a line for the event.
+# If a transcript has a line that is this much later than an event, the host will not add a line for the event any more.
 _PAST: Final = timedelta(minutes=1)
-# Minimum characters of a text that shows that a line of the transcript that contains it is the same message.
+# If the text of an event has at least this many characters, a line of the transcript that contains it is the same message.
 _LONG: Final = 20
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciled:
-    """Messages to save in one thread, in order, and events to keep, because the transcript may still get their lines."""
+    """Messages to save in one thread, in order, and waiting events, for which the host may still add lines to the transcript."""
 
     thread: str
     messages: tuple[NewMessage, ...] = ()
@@ -217,7 +217,7 @@ def _near(role: str) -> timedelta:
 
 
 def _contains(line: str, text: str) -> bool:
-    """Return whether a line of a transcript contains the text of an event. A host may add text before or after it."""
+    """Return whether a line of a transcript contains the text of an event. A host may add its own text to a prompt."""
     return line == text or line.endswith(f" {text}") or (len(text) >= _LONG and text in line)
 
 

@@ -1,6 +1,6 @@
 """Answer the start of a session with a context pack, in the format of the host.
 
-If the database cannot be read in time, the session starts without memory and the user gets a one-line message.
+If the database cannot be read in time, the session starts without memory, and the user gets a one-line message. Cursor gets none.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _MAX_SECONDS: Final = 3.0
 
 
 def greeting(record: dict[str, Any], *, db: str, config_file: str | None, tokens: int) -> str:
-    """Return the answer to the start of a session in the format of the host. Without a memory, return an empty text."""
+    """Return the answer to the start of a session in the format of the host. Without memory it is empty, except for Cursor."""
     text, error = _in_time(record, db, config_file, tokens)
     if error is None:
         return _answer(record["host"], text, "")
@@ -36,7 +36,7 @@ def greeting(record: dict[str, Any], *, db: str, config_file: str | None, tokens
 
 
 def _in_time(record: dict[str, Any], db: str, config_file: str | None, tokens: int) -> tuple[str, Exception | None]:
-    """Return the context pack, or the error. If reading takes longer than `_MAX_SECONDS`, its thread ends with this process."""
+    """Return the context pack, or the error. After `_MAX_SECONDS` return an error. The reading thread ends with this process."""
     if "://" not in db and not Path(db).exists():
         return "", None
     found: list[tuple[str, Exception | None]] = []

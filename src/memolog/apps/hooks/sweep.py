@@ -29,7 +29,7 @@ _ALL: Final = 2**31
 
 
 def sweep(address: str, config_file: str | None = None) -> None:
-    """Store and observe the spooled events of a database. Returns at once if another process is doing this."""
+    """Store and observe the spooled events of a database. Return at once if another process runs a sweep of this database."""
     spool = spool_of(address, os.environ)
     with contextlib.suppress(OSError, AttributeError):
         os.nice(10)
@@ -39,7 +39,7 @@ def sweep(address: str, config_file: str | None = None) -> None:
 
 @contextlib.contextmanager
 def only_one(path: str) -> Generator[bool]:
-    """Lock a file while the block runs, and yield whether this process has the lock. The lock ends with the process."""
+    """Try to lock a file while the block runs, and yield whether this process has the lock. The lock ends with the process."""
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         yield _locked(file)
@@ -101,7 +101,7 @@ class Sweep:
                 seen = await self._all(sizes)
 
     async def _all(self, sizes: dict[str, int]) -> dict[str, int]:
-        """Store the events of all sessions, and return the size that each file of the spool should have now."""
+        """Store the events of all sessions. Return the size that the events of each session have if none has arrived since."""
         seen = dict(sizes)
         todo = [name for name in sizes if self._has_work(self.spool.peek(name))]
         if not todo:
@@ -169,7 +169,7 @@ class Sweep:
                 note(self.spool, os.environ, self.clock.now().timestamp(), f"{skipped.where}: {skipped.why}")
 
     async def _observe(self, resource: Resource, session: _Session, threads: Sequence[str]) -> None:
-        """Observe all messages of a session that ends or is compacted. In other sessions, observe only if it is due."""
+        """Observe all messages of a session that ends or is compacted. Observe other sessions only if it is due."""
         for thread in map(resource.thread, threads):
             with contextlib.suppress(ThreadNotFound):
                 await thread.info()
@@ -185,7 +185,7 @@ def _seen(session: _Session) -> Record:
 
 
 async def _not_forgotten(resource: Resource, heard: Sequence[Heard]) -> list[Heard]:
-    """Return the reported messages without the messages that the user has forgotten with `forget`."""
+    """Return the reported messages without those that were deleted with `forget`."""
     left: list[Heard] = []
     for thread in dict.fromkeys(one.thread for one in heard):
         some = [one for one in heard if one.thread == thread]
@@ -221,7 +221,7 @@ async def purge(resource: Resource, spool: Spool) -> int:
 
 
 async def _own_lines(resource: Resource, written: Conversation | None) -> Conversation | None:
-    """Return a transcript without messages of an earlier session, which a host copies if the user continues that session."""
+    """Return a transcript without messages of an earlier session. A host copies them if the user continues that session."""
     first = next(iter(written.messages), None) if written else None
     if written is None or first is None or first.id is None:
         return written

@@ -144,7 +144,7 @@ def _reach(text: str, path: Path, kind: type[dict[str, Any] | list[Any]]) -> tup
 
 
 def _insert(text: str, node: Json, key: str | None, new: Any) -> str:
-    """Return the text with a member added at the end of an object, or with an item (`key` is None) at the end of an array."""
+    """Return the text with a member added at the end of an object. If `key` is None, add an item at the end of an array."""
     name = "" if key is None else f"{json.dumps(key, ensure_ascii=False)}: "
     if not node.items:
         outer = _margin(text, node.start)
@@ -190,7 +190,7 @@ def _unit(text: str) -> str:
 
 
 def remove(text: str, path: Path, is_ours: Callable[[str | None, Any], bool]) -> str:
-    """Return the text without the members or items at a path that are ours, and without containers that become empty."""
+    """Return the text without the entries at a path for which `is_ours` returns True, and without containers left empty."""
     nodes = _walk(text, path) if text.strip() else []
     if len(nodes) <= len(path):
         return text

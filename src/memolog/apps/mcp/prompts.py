@@ -46,7 +46,7 @@ async def prompt(
 ) -> types.GetPromptResult:
     """Return a prompt with its placeholders filled in. Raises NotFound for an unknown name.
 
-    `session` is the session of the client, whose claimed tasks are shown as active.
+    `session` is the session of the client. Tasks that this session has claimed are shown as active.
     """
     holder = session or served.tools.session
     if name == START:

@@ -28,7 +28,7 @@ class Served:
     memory: Memory
     resource: str
     thread: str | None = None
-    """Thread that the tools work for. None means that clients read the log of the thread with the newest activity."""
+    """Thread of the tools and of the log. With None, the log is that of the thread with the newest activity."""
     session: str | None = None
     """Session that claims tasks. Default: the thread or, without a thread, a new id."""
     tokens: int = 4_000
@@ -121,7 +121,7 @@ def templates() -> list[types.ResourceTemplate]:
 
 
 async def matching_tasks(served: Served, text: str) -> list[str]:
-    """Return handles of tasks for completion in a client: of tasks in progress or ready that match a text."""
+    """Return the handles that complete a text in a client: those of matching tasks that are in progress or ready."""
     wanted = text.strip().lower()
     return [
         task.handle
@@ -145,7 +145,7 @@ async def _open_tasks(served: Served) -> "Sequence[Task]":
 async def read(served: Served, uri: str, session: str | None = None) -> types.TextResourceContents:
     """Return the content of a resource. Raises NotFound for an unknown URI or task.
 
-    `session` is the session of the client, whose claimed tasks the context pack shows as active.
+    `session` is the session of the client. The context pack shows the tasks that this session has claimed as active.
     """
     # Some clients append a slash to a URI without a path.
     place, media_type = uri.removesuffix("/"), _MARKDOWN

@@ -1,4 +1,7 @@
-"""Build the MCP server, and run it on standard input and output or over HTTP. HTTP clients need a bearer token."""
+"""Build the MCP server, and run it on standard input and output or over HTTP.
+
+HTTP clients need a bearer token. Only a server on a loopback address can be started without a token.
+"""
 
 import asyncio
 import base64
@@ -46,7 +49,7 @@ Context = ServerRequestContext[Any, Any]
 T = TypeVar("T")
 
 
-# The fields of an answer that contain a piece of a file.
+# The fields of an answer for a piece of a file: its content and its position.
 _PIECE: Final = frozenset({"base64", "from", "of"})
 
 
@@ -114,7 +117,7 @@ class MemoryServer(Server[Any]):
         if "file" in answer:
             files = [_file_block(file) for file in await _guarded(tools.files(params.name, params.arguments))]
         if files:
-            # The whole file follows the text, so the text does not contain a piece of it.
+            # The whole file is sent as a separate block, so the piece of it is removed from the answer.
             answer = {**answer, "file": {k: v for k, v in answer["file"].items() if k not in _PIECE}}
             answer.pop("cursor", None)
         text = wire_json(answer)
@@ -224,7 +227,7 @@ async def _guarded(work: Awaitable[T]) -> T:
 def _session_of(context: Context, configured: str | None) -> str | None:
     """Return the session that claims tasks: from the header, the configuration, or the session id of the older protocol.
 
-    None means that none of these exists. Then the default of `Served.session` is used.
+    None means that none of these exists. Then the tools of `Served`, with their default session, are used.
     """
     headers: Mapping[str, str] = getattr(context.request, "headers", {})
     named = headers.get(SESSION_HEADER) or configured or headers.get("mcp-session-id") or ""

@@ -56,7 +56,7 @@ class Changes:
 
     @asynccontextmanager
     async def watching(self, uris: Sequence[str], *, with_list: bool) -> AsyncGenerator[None]:
-        """Watch these resources while the block runs. The stream of the client receives the notifications from `bus`."""
+        """Watch these resources, and with `with_list` their list, while the block runs. Notifications are sent to `bus`."""
         watched = [*dict.fromkeys(uris), *([_LIST] if with_list else [])]
         await self._begin(watched)
         self._streams.update(watched)
@@ -113,7 +113,7 @@ class Changes:
     # ------------------------------------------------------------ checks
 
     def hurry(self) -> None:
-        """Check for changes now. Called after this server has changed something."""
+        """Check for changes now. Called after a tool that may have changed something."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -185,5 +185,5 @@ class Listening(ListenHandler):
 
 
 def _connection(context: ServerRequestContext[Any, Any]) -> Connection | None:
-    """Return the connection of a request, which stays open after the request. The library has no public name for it."""
+    """Return the connection of a request. It stays open after the request. The library has no public attribute for it."""
     return cast("Connection | None", getattr(context.session, "_connection", None))
