@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from adapters.kit import split_edge
 
@@ -86,10 +86,7 @@ class Rules:
             for item in given
             if item.get("type") == "item_reference" and item["id"] not in self.sent
         ]
-        items = [
-            cast("Json", self.sent.get(str(item["id"]), item)) if item.get("type") == "item_reference" else item
-            for item in given
-        ]
+        items: list[Json] = [self._resolved(item) for item in given]
         ids = Counter(item["id"] for item in items if item.get("id"))
         found += [f"duplicate item {id_}" for id_, count in ids.items() if count > 1]
         found += [
@@ -114,6 +111,9 @@ class Rules:
             both = [place for place, (a, b) in enumerate(pairwise(roles)) if a["role"] == b["role"] == "user"]
             found += [f"two user messages in a row at {place}" for place in both]
         return [*found, *_ends(roles, "tool")]
+
+    def _resolved(self, item: Json) -> Json:
+        return self.sent.get(item["id"], item) if item.get("type") == "item_reference" else item
 
     # ------------------------------------------------------------ Messages
 
