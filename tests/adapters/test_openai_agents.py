@@ -136,7 +136,7 @@ async def test_a_cancelled_run_keeps_what_was_said(talk: Talk) -> None:
     await talk.ask("Never mind.", talk.says("Fine."))
     sent = talk.model.calls[-1].input
     kinds = [item.get("type", item.get("role")) for item in sent]
-    assert kinds == ["user", "function_call", "function_call_output", "user"]
+    assert kinds == ["user", "function_call", "function_call_output", "assistant", "user"]
     assert sent[1]["call_id"] == sent[2]["call_id"] == "c1"
     assert await talk.lines() == ["user: Wait.", "call c1: wait", "user: Never mind.", "assistant: Fine."]
 

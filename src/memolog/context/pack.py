@@ -24,9 +24,10 @@ from memolog.text.redaction import parts_without_secrets, redactor_for
 from memolog.text.tokens import TokenCounter
 
 if TYPE_CHECKING:
-    from memolog.core.observation import Span
+    from memolog.core.observation import Scope, Span
     from memolog.core.thread import ThreadInfo
     from memolog.log.snapshot import Snapshot
+    from memolog.log.store import RecentThreads
     from memolog.memory import Memory
     from memolog.store import Store
 
@@ -121,39 +122,15 @@ async def context_pack(
             buffered.setdefault(group.thread, []).append(group.span)
     head = snapshot.thread if snapshot is not None else None
     recent = await store.logs.recent(resource, scope, tokens=tokens, own=head, buffered=buffered)
-    conversations: list[PackConversation] = []
     groups = await _groups(store, snapshot) if snapshot is not None else ()
-    if first is not None and snapshot is not None:
-        conversations.append(_uncovered_conversation(first, snapshot, groups if scope == "thread" else ()))
-    conversations += [
-        PackConversation(
-            thread=one.id,
-            title=one.title,
-            at=one.updated_at,
-            groups=one.groups,
-            messages=one.messages,
-            earlier=one.earlier,
-        )
-        for one in recent.threads
-    ]
-    if snapshot is not None and scope == "resource":
-        below = {one.pk for one in recent.threads if one.is_of_subagent}
-        light = frozenset(place for place, pk in enumerate(_threads_of_groups(snapshot)) if pk in below)
-        conversations.append(PackConversation(thread=None, groups=groups, light=light))
+    conversations = _conversations(first, snapshot, groups, recent, scope)
     # The pack may be shown in another conversation, so secrets are removed.
     redactor = redactor_for(memory.config)
     conversations = [
         replace(one, messages=tuple(replace(m, parts=parts_without_secrets(m.parts, redactor)) for m in one.messages))
         for one in conversations
     ]
-    if snapshot is not None:
-        facts = dict(snapshot.facts.now)
-    else:
-        document = await store.working_memory.get(resource, None)
-        facts = {} if document is None else {"resource": document.current.text}
-    if own is None:
-        # A new thread has no working memory, and that of another thread must not be shown.
-        facts.pop("thread", None)
+    facts = await _facts(store, resource, snapshot, of_thread=own is not None)
     tasks = await store.task_ready.overview(resource, now=now, thread=thread, session=session)
     return pack(
         PackView(
@@ -169,6 +146,44 @@ async def context_pack(
             more_messages=recent.more_messages,
         )
     )
+
+
+async def _facts(store: "Store", resource: str, snapshot: "Snapshot | None", *, of_thread: bool) -> dict[str, str]:
+    """Return the working memory of the resource, and that of the thread of the snapshot."""
+    if snapshot is None:
+        document = await store.working_memory.get(resource, None)
+        return {} if document is None else {"resource": document.current.text}
+    # A new thread has no working memory, and that of another thread must not be shown.
+    return {scope: text for scope, text in snapshot.facts.now.items() if of_thread or scope != "thread"}
+
+
+def _conversations(
+    first: "ThreadInfo | None",
+    snapshot: "Snapshot | None",
+    groups: tuple[str, ...],
+    recent: "RecentThreads",
+    scope: "Scope",
+) -> list[PackConversation]:
+    """Return the conversations of a pack: the thread of the snapshot, the recent threads, and last a shared log."""
+    found = [
+        PackConversation(
+            thread=one.id,
+            title=one.title,
+            at=one.updated_at,
+            groups=one.groups,
+            messages=one.messages,
+            earlier=one.earlier,
+        )
+        for one in recent.threads
+    ]
+    if first is None or snapshot is None:
+        return found
+    if scope == "thread":
+        return [_uncovered_conversation(first, snapshot, groups), *found]
+    below = {one.pk for one in recent.threads if one.is_of_subagent}
+    light = frozenset(place for place, pk in enumerate(_threads_of_groups(snapshot)) if pk in below)
+    shared = PackConversation(thread=None, groups=groups, light=light)
+    return [_uncovered_conversation(first, snapshot, ()), *found, shared]
 
 
 def _uncovered_conversation(thread: "ThreadInfo", snapshot: "Snapshot", groups: tuple[str, ...]) -> PackConversation:

@@ -272,30 +272,24 @@ class Logs(TimedCalls):
             for found in (yield messages.newest_of(threads=[row.pk for row in said], newest=newest)):
                 message = message_from_row(found)
                 tails.setdefault(message.thread, []).append(message)
-        recent: list[RecentThread] = []
-        for row in rows:
-            held = spans.get(row.id, ())
-            tail = [
-                one
-                for one in tails.get(row.id, ())
-                if one.seq > row.cursor and not any(span.first <= one.seq <= span.last for span in held)
-            ]
-            own_groups = sorted((group for group in read if group.thread_pk == row.pk), key=_place)
-            recent.append(
-                RecentThread(
-                    id=row.id,
-                    pk=row.pk,
-                    title=unpack(row.title) or unpack(row.hinted_title),
-                    updated_at=from_micros(row.updated_at),
-                    is_of_subagent=row.id in below,
-                    groups=tuple(texts[group.pk] for group in own_groups if texts.get(group.pk)),
-                    messages=tuple(tail),
-                    earlier=open_counts[row.pk] - len(tail) if row in said else 0,
-                )
-            )
         chosen, spoken = {group.pk for group in read}, {row.pk for row in said}
+
+        def recent_thread(row: Row) -> RecentThread:
+            tail = _outside(tails.get(row.id, ()), row.cursor, spans.get(row.id, ()))
+            own_groups = sorted((group for group in read if group.thread_pk == row.pk), key=_place)
+            return RecentThread(
+                id=row.id,
+                pk=row.pk,
+                title=unpack(row.title) or unpack(row.hinted_title),
+                updated_at=from_micros(row.updated_at),
+                is_of_subagent=row.id in below,
+                groups=tuple(texts[group.pk] for group in own_groups if texts.get(group.pk)),
+                messages=tail,
+                earlier=open_counts[row.pk] - len(tail) if row.pk in spoken else 0,
+            )
+
         return RecentThreads(
-            threads=tuple(recent),
+            threads=tuple(map(recent_thread, rows)),
             more_lines=sum(group.observations for group in groups if group.pk not in chosen),
             more_messages=sum(count for pk, count in open_counts.items() if pk not in spoken),
         )
@@ -603,6 +597,13 @@ def _chosen(groups: Sequence[Row], tokens: int) -> list[Row]:
 def _place(group: Row) -> tuple[bool, int, int]:
     """Return the sort key of a group in its log. Buffered groups come last."""
     return group.position is None, group.position or 0, group.pk
+
+
+def _outside(messages: Sequence[Message], cursor: int, spans: Sequence[Span]) -> tuple[Message, ...]:
+    """Return the messages that neither the log nor one of these spans covers."""
+    return tuple(
+        one for one in messages if one.seq > cursor and not any(span.first <= one.seq <= span.last for span in spans)
+    )
 
 
 def _uncovered(cursor: int, last_seq: int, spans: Iterable[Span]) -> int:
