@@ -65,9 +65,9 @@ background.
 ## Results
 
 {tables}
-![Processor time of a step, by system and workload](diagrams/peers-processor.svg)
+![Processor time of a step, by system and workload](plots/peers-processor.svg)
 
-![The size of a prompt over 1,000 turns of chat](diagrams/peers-context.svg)
+![The size of a prompt over 1,000 turns of chat](plots/peers-context.svg)
 
 ## Where others are better
 
@@ -126,7 +126,8 @@ def better(results: list[dict[str, Any]]) -> str:
 def save(name: str) -> None:
     """Write a plot as SVG, the same bytes for the same figures."""
     plt.tight_layout()
-    plt.savefig(DOCS / "diagrams" / f"{name}.svg", metadata={"Date": None, "Creator": None}, facecolor="white")
+    (DOCS / "plots").mkdir(exist_ok=True)
+    plt.savefig(DOCS / "plots" / f"{name}.svg", metadata={"Date": None, "Creator": None}, facecolor="white")
     plt.close()
 
 

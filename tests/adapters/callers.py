@@ -320,7 +320,6 @@ class OpenAIAgents(Caller):
 
     api = "responses"
     rewinds = False
-    hears_streams = False
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
