@@ -316,7 +316,8 @@ def test_long_calls_report_their_progress(folder: Path) -> None:
         numbers = [one for one, _ in reports]
         assert len(numbers) > 1, name
         assert numbers == sorted(numbers), name
-        assert all(total for _, total in reports), name
+        # While a file is read for the first time, the number of its messages is not known.
+        assert all(total for one, total in reports if one), name
     for name in ("import", "index", "export", "forget"):
         assert steps[name][-1] == (1_000, 1_000), name
     report("nothing", 1, 1)

@@ -81,6 +81,7 @@ async def test_discard_can_keep_what_was_answered(memory: Memory) -> None:
             ("user", False),
             ("assistant", False),
             ("tool", True),
+            ("assistant", True),
             ("user", False),
         ]
         await turn.discard(keep_answered=True)

@@ -102,4 +102,6 @@ def _occurs(wish: Wish, words: tuple[frozenset[str], frozenset[str]]) -> bool:
         return any(word.startswith(wish.prefix) for word in plain)
     if wish.inside:
         return any(wish.inside in word for word in plain)
-    return any(term in terms for term in wish.terms)
+    whole, *parts = wish.terms
+    # An identifier occurs if all its parts do.
+    return (whole in terms and (not parts or whole.startswith("="))) or (bool(parts) and terms.issuperset(parts))
