@@ -36,7 +36,7 @@ SMALL = Config(
     close_timeout=120,
 )
 STRICT = replace(SMALL, strict=True)
-HASTY = replace(SMALL, observation=replace(SMALL.observation, deadline=0.05))
+HASTY = replace(SMALL, observation=replace(SMALL.observation, deadline=0.05), close_timeout=0.05)
 HURRY = {"observation.deadline": 0.05}
 # More answers than any test asks for.
 ALWAYS = 1_000
