@@ -37,6 +37,7 @@ from memolog.transfer.exact import (
     noted,
     notes,
     read_result,
+    sent_result,
     write_result,
 )
 from memolog.transfer.messages import anthropic_role, block_part
@@ -193,6 +194,8 @@ def _sendable(part: Part) -> Json | None:
         return None
     if sent.get("type") == "tool_use":
         sent["input"] = arguments_object(sent.get("input"))
+    if sent.get("type") == "tool_result":
+        sent["content"] = sent_result(sent.get("content"))
     if isinstance(sent.get("content"), list):
         sent["content"] = [_without_mark(inner) for inner in cast("list[object]", sent["content"])]
     return sent
