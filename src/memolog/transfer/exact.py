@@ -195,7 +195,8 @@ def sent_result(content: JsonValue) -> JsonValue:
     """
     if not isinstance(content, list):
         return "" if content is None else content
-    return [block for block in content if str(as_data(block).get("text", "…")).strip()] or ""
+    blocks = cast("list[Any]", content)
+    return [block for block in blocks if str(as_data(block).get("text", "…")).strip()] or ""
 
 
 # ---------------------------------------------------------------- arguments of calls
