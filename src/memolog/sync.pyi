@@ -346,9 +346,9 @@ class SyncTurn:
     ) -> Context:
         """Save new messages and return the context for the next model request.
 
-        A message is a text of the user, a `UserMessage` or `ToolMessage`, or a dict in the form of OpenAI or Anthropic. Call
-        `prepare` once per model request: first with the message of the user, later with tool results. `ephemeral` messages are
-        shown in this request only. They are neither stored nor observed.
+        A message is a text of the user, a `UserMessage` or `ToolMessage`, or a dict or a list of dicts in the form of OpenAI or
+        Anthropic. Call `prepare` once per model request: first with the message of the user, later with tool results. `ephemeral`
+        messages are shown in this request only. They are neither stored nor observed.
         """
     def record(
         self, *messages: Given, model: str | None = None, usage: Usage | None = None, beside: int | None = 0

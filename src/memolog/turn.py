@@ -167,9 +167,9 @@ class Turn:
     ) -> Context:
         """Save new messages and return the context for the next model request.
 
-        A message is a text of the user, a `UserMessage` or `ToolMessage`, or a dict in the form of OpenAI or Anthropic. Call
-        `prepare` once per model request: first with the message of the user, later with tool results. `ephemeral` messages are
-        shown in this request only. They are neither stored nor observed.
+        A message is a text of the user, a `UserMessage` or `ToolMessage`, or a dict or a list of dicts in the form of OpenAI or
+        Anthropic. Call `prepare` once per model request: first with the message of the user, later with tool results. `ephemeral`
+        messages are shown in this request only. They are neither stored nor observed.
         """
         self._check_open()
         said = messages_in(messages)

@@ -64,7 +64,11 @@ class Rules:
         messages: list[Json] = body["messages"]
         said = messages[1:] if messages and messages[0]["role"] in _SYSTEM else messages
         found = [f"a {one['role']} message is not the first" for one in said if one["role"] in _SYSTEM]
-        found += [f"message {place} is empty: {one}" for place, one in enumerate(messages) if _is_empty(one)]
+        found += [
+            f"message {place} is empty: {one}"
+            for place, one in enumerate(messages)
+            if _is_empty(one) and (one["role"] != "tool" or one.get("content") != "")
+        ]
         found += _pairs(_chat_steps(said), "tool message")
         if self.alternates:
             spoken = [one["role"] for one in said if one["role"] in {"user", "assistant"} and not one.get("tool_calls")]

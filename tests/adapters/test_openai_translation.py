@@ -132,8 +132,7 @@ def test_a_chat_request_has_its_order() -> None:
     assert chat.to_request(context, instructions=[{"role": "developer", "content": "Be exact."}])["messages"] == [
         {"role": "developer", "content": "Be exact.\n\n- a\n\n- b"},
         {"role": "user", "content": "Hello\n\nnow", "name": "mira"},
-        {"role": "assistant", "content": "Hi."},
-        {"role": "assistant", "content": "See there."},
+        {"role": "assistant", "content": "Hi.\n\nSee there."},
         {"role": "assistant", "content": "Good day."},
     ]
     opening = [{"role": "system", "content": [{"type": "text", "text": "x"}]}]

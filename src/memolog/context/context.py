@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from memolog.core.exact_json import dumps
-from memolog.core.message import Message, NewMessage, Part, Role, TextPart, parts_to_json
+from memolog.core.message import Message, NewMessage, Part, ReasoningPart, Role, TextPart, parts_to_json
 from memolog.errors import InputError
 from memolog.text.escape import fixed_text
 
@@ -61,6 +61,18 @@ class ContextMessage:
     def text(self) -> str:
         """Return the text parts, joined by blank lines."""
         return "\n\n".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether it has no content that every API accepts: no parts, or only blank text and reasoning."""
+        return all(isinstance(part, ReasoningPart) or is_blank(part) for part in self.parts)
+
+    @property
+    def is_plain_answer(self) -> bool:
+        """Return whether it is a stored answer of text only, without calls, reasoning or text of a separate field."""
+        if self.role != "assistant" or self.seq is None or self.is_empty:
+            return False
+        return all(isinstance(part, TextPart) and not _has_field(part) for part in self.parts)
 
     def render(self) -> str:
         """Return the message as exact text: one line for the message, then one line per part."""
@@ -139,10 +151,13 @@ class Context:
     def joined(self) -> tuple[ContextMessage, ...]:
         """Return the messages of a request. Consecutive user messages are joined, and the edge ends the last user message.
 
-        Many servers refuse two user messages in a row, or a user message after a tool result.
+        Many servers refuse two user messages in a row, or a user message after a tool result. Consecutive answers, which parallel
+        requests make, are joined too if they are only text. An empty message is left out, unless it is the last one.
         """
-        messages = list[ContextMessage]()
-        for message in self.messages:
+        messages, given = list[ContextMessage](), self.messages
+        for place, message in enumerate(given, start=1):
+            if message.is_empty and (place < len(given) or message.role != "user"):
+                continue
             if messages and _are_one(messages[-1], message):
                 messages[-1] = _one(messages[-1], message)
             else:
@@ -202,13 +217,26 @@ def _is_next_question(before: ContextMessage, message: ContextMessage) -> bool:
 
 
 def _are_one(first: ContextMessage, second: ContextMessage) -> bool:
+    if first.is_plain_answer and second.is_plain_answer:
+        return first.speaker == second.speaker
     if first.role != "user" or second.role != "user":
         return False
     return first.synthetic or second.synthetic or first.speaker == second.speaker
 
 
+def is_blank(part: Part) -> bool:
+    """Return whether a part is text without a visible character."""
+    return isinstance(part, TextPart) and not part.text.strip()
+
+
+def _has_field(part: TextPart) -> bool:
+    """Return whether an adapter noted that the text has a separate field in its API, as a refusal has."""
+    found = (part.extra or {}).values()
+    return any("field" in cast("Mapping[str, Any]", note) for note in found if isinstance(note, Mapping))
+
+
 def _one(first: ContextMessage, second: ContextMessage) -> ContextMessage:
-    """Return two user messages as one. Texts that follow each other become one text."""
+    """Return two messages as one. Texts that follow each other become one text."""
     # A note has no speaker and no number, so these are taken from the other message.
     said = second if first.synthetic and not second.synthetic else first
     before, after = first.parts[-1] if first.parts else None, second.parts[0] if second.parts else None

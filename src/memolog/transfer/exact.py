@@ -188,6 +188,17 @@ def described(part: FilePart | UnknownPart) -> str:
     return f"[{as_data(part.data).get('type', 'part')}]"
 
 
+def sent_result(content: JsonValue) -> JsonValue:
+    """Return the content of a tool result for a request: no blocks of empty text, and "" if nothing is left.
+
+    A result must be sent even if it is empty, because every API refuses a call without a result.
+    """
+    if not isinstance(content, list):
+        return "" if content is None else content
+    blocks = cast("list[Any]", content)
+    return [block for block in blocks if str(as_data(block).get("text", "…")).strip()] or ""
+
+
 # ---------------------------------------------------------------- arguments of calls
 
 

@@ -37,6 +37,7 @@ from memolog.transfer.exact import (
     noted,
     notes,
     read_result,
+    sent_result,
     write_result,
 )
 from memolog.transfer.messages import anthropic_role, block_part
@@ -158,10 +159,17 @@ def to_request(
 
 
 def _said(context: Context) -> list[Json]:
-    """Return the messages of a request. Results of one step are joined, empty text is left out, and a user message is first."""
+    """Return the messages of a request. Empty text is left out, and a user message is first.
+
+    Results of one step, consecutive user messages, and consecutive answers of text only are joined.
+    """
     messages: list[Json] = []
     last: Any = None
-    for said in context.messages:
+    given = context.messages
+    for said, following in zip(given, (*given[1:], None), strict=True):
+        if said.role == "assistant" and said.is_empty and (following is None or following.seq != said.seq):
+            # A message of the model must not end with its thinking.
+            continue
         role, parts = said.role, with_speaker(said).parts
         if role == "system" and (not parts or note(parts[0], KEY) is None):
             # Not all models accept a system message in the middle of the conversation.
@@ -170,7 +178,11 @@ def _said(context: Context) -> list[Json]:
         if not blocks:
             continue
         api_role = "user" if role == "tool" else role
-        is_one = last is not None and (last.role == role == "tool" or (said.seq is not None and said.seq == last.seq))
+        is_one = last is not None and (
+            (last.role == role and role in {"tool", "user"})
+            or (last.is_plain_answer and said.is_plain_answer)
+            or (said.seq is not None and said.seq == last.seq)
+        )
         if messages and is_one and messages[-1]["role"] == api_role:
             messages[-1]["content"] += blocks
         else:
@@ -193,6 +205,8 @@ def _sendable(part: Part) -> Json | None:
         return None
     if sent.get("type") == "tool_use":
         sent["input"] = arguments_object(sent.get("input"))
+    if sent.get("type") == "tool_result":
+        sent["content"] = sent_result(sent.get("content"))
     if isinstance(sent.get("content"), list):
         sent["content"] = [_without_mark(inner) for inner in cast("list[object]", sent["content"])]
     return sent

@@ -34,6 +34,7 @@ from memolog.transfer.exact import (
     noted,
     notes,
     read_result,
+    sent_result,
     write_result,
 )
 from memolog.transfer.messages import call_part, content_part, content_parts, openai_role
@@ -266,6 +267,9 @@ def _content(said: Said) -> JsonValue:
     if len(parts) == 1 and isinstance(parts[0], TextPart) and not is_list:
         return parts[0].text
     is_assistant = said.role == "assistant"
+    if is_assistant and not is_list and all(isinstance(part, TextPart) for part in parts):
+        # Answers that were joined. Some servers accept only a plain text from the assistant.
+        return "\n\n".join(part.text for part in cast("list[TextPart]", parts))
     return [_text(described(part)) if is_assistant and isinstance(part, FilePart) else _block(part) for part in parts]
 
 
@@ -293,8 +297,8 @@ def _sendable(message: Json) -> Json | None:
     if sound and not sent.get("content"):
         # The id of the audio expires, so the transcript is sent instead.
         sent["content"] = str(sound.get("transcript", ""))
-    if sent.get("role") == "tool":
-        sent["content"] = _tool_text(sent.get("content"))
+    if sent.get("role") in {"tool", "function"}:
+        return {**sent, "content": _tool_text(sent_result(sent.get("content")))}
     if not sent.get("content") and not any(sent.get(name) for name in ("tool_calls", "function_call", "refusal")):
         return None
     return sent
@@ -308,7 +312,7 @@ def _tool_text(content: JsonValue) -> JsonValue:
             dict(block) if block.get("type") == "text" else _text(described(UnknownPart(data=dict(block))))
             for block in blocks
         ]
-    return json_text("" if content is None else content)
+    return json_text(content)
 
 
 # Text fields that a chunk contains completely. Other text fields are sent in pieces, which are joined.

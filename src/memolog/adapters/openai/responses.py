@@ -28,7 +28,18 @@ from memolog.core.message import (
     UnknownPart,
 )
 from memolog.transfer.conversation import Data, as_data, as_list
-from memolog.transfer.exact import Json, applied, difference, json_text, note, noted, notes, read_result, write_result
+from memolog.transfer.exact import (
+    Json,
+    applied,
+    difference,
+    json_text,
+    note,
+    noted,
+    notes,
+    read_result,
+    sent_result,
+    write_result,
+)
 from memolog.transfer.messages import CALLS, content_part, content_parts, item_parts, openai_role
 
 KEY: Final = "openai-responses"
@@ -149,7 +160,7 @@ def to_request(
     False, reasoning without encrypted content is left out, because the provider has not stored the reasoning.
     """
     said = [
-        sendable(without_nothing(item))
+        sendable(without_nothing(_with_output(item)))
         for message in context.joined()
         for item in _with_followers(
             item for item in _write(with_speaker(message)) if _is_sendable(item, is_stored=is_stored)
@@ -164,6 +175,12 @@ def to_request(
             texts.append(context.system)
     request: Json = {"instructions": "\n\n".join(texts)} if texts else {}
     return {**request, "input": [*first, *said]}
+
+
+def _with_output(item: Json) -> Json:
+    """Return the item. The result of a call has an output, also if it is empty."""
+    is_result = str(item.get("type")).endswith("_call_output")
+    return {**item, "output": sent_result(item.get("output"))} if is_result else item
 
 
 def _is_sendable(item: Json, *, is_stored: bool) -> bool:
@@ -212,6 +229,7 @@ def _plain(role: Role, parts: tuple[Part, ...]) -> Json:
             return _call(first, str(kept.get("type", "function_call")))
         case ToolResultPart():
             output = write_result(first, kept.get("shape"), _input_block)
+            output = "" if output is None and kept.get("type") is None else output
             return {
                 "type": kept.get("type", "function_call_output"),
                 "call_id": first.call_id,
