@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
 
 from kit.rows import row
 from memolog import AssistantMessage, NewMessage, ReasoningPart, TextPart, ToolCallPart, ToolMessage, UserMessage
@@ -37,6 +39,9 @@ def rows(*shorts: Short) -> list[Message]:
 
 
 TWO = ("u:one", "a:1", "u:two", "a:2")
+YES = ("u:yes", "a:1", "u:yes", "a:2", "u:yes", "a:3")
+OK = ("u:yes", "a:ok", "u:yes", "a:ok", "u:yes", "a:ok")
+SAME = tuple(short for n in "123" for short in ("u:go", f"c:{n}", f"r:{n}", "a:done"))
 TOOLS = ("u:one", "c:x", "r:x", "a:1")
 
 
@@ -58,7 +63,7 @@ TOOLS = ("u:one", "c:x", "r:x", "a:1")
         pytest.param(TWO, ("u:one", "a:1", "u:2nd"), ("u:2nd",), 2, id="an edited question"),
         pytest.param((*TWO, "u:three", "a:3"), ("u:one", "a:1", "u:x"), ("u:x",), 2, id="two exchanges back"),
         pytest.param((*TWO, "u:three"), (*TWO, "u:3rd"), ("u:3rd",), 4, id="an unanswered question edited"),
-        pytest.param(("u:one", "a:1"), ("u:one",), (), 1, id="another first answer"),
+        pytest.param(("u:one", "a:1"), ("u:one",), ("u:one",), None, id="the first question again, alone"),
         pytest.param(("u:one", "a:1"), ("u:edited",), ("u:edited",), None, id="an edited first question looks new"),
         pytest.param(TWO, ("u:one",), ("u:one",), None, id="the first question again, later"),
         pytest.param(
@@ -79,7 +84,32 @@ TOOLS = ("u:one", "c:x", "r:x", "a:1")
         pytest.param(TOOLS[:2], ("r:x",), ("r:x",), None, id="only a result"),
         pytest.param(TOOLS, TOOLS[:3], (), 3, id="another answer to a result"),
         pytest.param(TOOLS, (*TOOLS, "u:two"), ("u:two",), None, id="after tools"),
-        pytest.param(TOOLS, TOOLS[:1], (), 1, id="another answer instead of tools"),
+        pytest.param(TOOLS, TOOLS[:1], TOOLS[:1], None, id="the first question again, after tools"),
+        pytest.param((*TWO, *SAME[:4]), (*TWO, "u:go"), (), 5, id="another answer instead of tools"),
+        pytest.param(SAME, (*SAME[:8], "u:x"), ("u:x",), 8, id="equal questions with tools, the third edited"),
+        pytest.param((*SAME, "u:y", "a:z"), (*SAME[:8], "u:x"), ("u:x",), 8, id="the same, with one more question"),
+        pytest.param(SAME, SAME[:9], (), 9, id="equal questions with tools, another third answer"),
+        pytest.param(SAME, (*SAME[4:], "u:x"), ("u:x",), None, id="the end of equal questions with tools"),
+        pytest.param(SAME[:10], SAME[:11], ("r:3",), None, id="a result after equal questions"),
+        pytest.param(
+            (*TOOLS, "u:one", "c:x"), (*TOOLS, "u:one", "c:x", "r:x"), ("r:x",), None, id="a model that repeats ids"
+        ),
+        pytest.param(
+            ("u:one", "c:x", "r:x", "c:x"), ("u:one", "c:x", "r:x", "c:x", "r:x"), ("r:x",), None, id="ids, at once"
+        ),
+        pytest.param(YES, (*YES[:4], "u:x"), ("u:x",), 4, id="equal questions, the third edited"),
+        pytest.param(YES, YES[:3], (), 3, id="equal questions, another second answer"),
+        pytest.param(YES, (*YES[2:], "u:x"), ("u:x",), None, id="the end of equal questions"),
+        pytest.param(OK, (*OK[:4], "u:x"), ("u:x",), 4, id="equal questions and answers, the third edited"),
+        pytest.param(OK, OK[:3], (), 3, id="equal questions and answers, another second answer"),
+        pytest.param(OK, (*OK, "u:yes"), ("u:yes",), None, id="equal questions and answers, once more"),
+        pytest.param(
+            (*TWO, "u:go", "c:1", "r:1", "a:ok"),
+            (*TWO, "u:go", "c:2", "r:2"),
+            ("c:2", "r:2"),
+            5,
+            id="an answer with other calls",
+        ),
         pytest.param(TOOLS, ("u:one", "a:1", "u:two"), ("u:two",), None, id="a client that drops tool steps"),
         pytest.param(("u:one", "a:half"), ("u:one", "u:two"), ("u:one", "u:two"), None, id="no answer in the list"),
         pytest.param(
@@ -105,7 +135,7 @@ def test_alignment(
 ) -> None:
     """Each list has these new messages and goes back to this row. Without `rewinds`, the question is asked again instead."""
     sent, known, expected = [made(short) for short in given], rows(*stored), tuple(map(made, new))
-    found = align(sent, known, rewinds=True, is_whole=True)
+    found = align(sent, known, rewinds=True, is_beginning=True)
     assert (found.new, found.kept) == (expected, rewind_to)
     asked = expected if rewind_to is None else expected or after_last_answer(sent)
     assert (align(sent, known).new, align(sent, known).kept) == (asked, None)
@@ -156,3 +186,72 @@ def test_examples_are_no_history() -> None:
     assert (align(given, examples, rewinds=True).kept, align(given, examples, rewinds=True).new) == (None, (given[-1],))
     answered = [replace(row, turn=turn) for row, turn in zip(stored, "1122", strict=True)]
     assert align(given, answered, rewinds=True).kept == 2
+
+
+class Client:
+    """A client that sends its whole conversation with every request, and the thread in which a gateway saves it."""
+
+    def __init__(self) -> None:
+        self.said: list[NewMessage] = []
+        self.thread: list[Message] = []
+        self.seq = self.turn = 0
+
+    @property
+    def questions(self) -> list[int]:
+        """The places of the questions of the list."""
+        return [place for place, said in enumerate(self.said) if said.role == "user"]
+
+    @property
+    def results(self) -> list[int]:
+        """The places of the tool results of the list."""
+        return [place for place, said in enumerate(self.said) if said.role == "tool"]
+
+    def save(self, *messages: NewMessage) -> None:
+        for said in messages:
+            self.seq += 1
+            self.thread.append(row(self.seq, said.role, *said.parts, id=f"m{self.seq}", turn=str(self.turn)))
+
+    def request(self, *answer: NewMessage) -> None:
+        """Send the list, and add the answer to the list and the thread. Both must be equal then."""
+        self.turn += 1
+        found = align(self.said, self.thread, rewinds=True, is_beginning=True)
+        if found.kept is not None:
+            del self.thread[found.kept :]
+        self.save(*found.new, *answer)
+        self.said += answer
+        assert [(one.role, one.parts) for one in self.thread] == [(one.role, one.parts) for one in self.said]
+
+    def ask(self, question: Short, calls: list[str], answer: str) -> None:
+        """Ask a question. The model makes these calls, one after the other, and answers."""
+        self.said.append(made(question))
+        self.answer(calls, answer)
+
+    def answer(self, calls: list[str], answer: str) -> None:
+        for call in calls:
+            self.request(made(f"c:{call}"))
+            self.said.append(made(f"r:{call}"))
+        self.request(made(f"a:{answer}"))
+
+
+@drawn(st.data())
+def test_a_whole_list_and_the_thread_stay_equal(data: st.DataObject) -> None:
+    """Many questions and answers are equal. The client asks, edits, and wants other answers to questions and results."""
+    client = Client()
+    repeats_ids = data.draw(st.booleans(), "the model uses the same ids again")
+    for count in range(data.draw(st.integers(1, 9), "steps")):
+        some = data.draw(st.integers(0, 2), "calls")
+        calls = [f"call{n}" if repeats_ids else f"call{count}-{n}" for n in range(some)]
+        answer = data.draw(st.sampled_from(("ok", "done", f"answer {count}")), "answer")
+        step = data.draw(st.sampled_from(("ask", "ask", "edit", "again", "again after a result")), "step")
+        # An edited first question, or the first question alone, looks like a new message.
+        later = client.questions[1:]
+        if step == "again after a result" and client.results:
+            del client.said[data.draw(st.sampled_from(client.results)) + 1 :]
+            client.answer(calls, answer)
+        elif step == "again" and later:
+            del client.said[data.draw(st.sampled_from(later)) + 1 :]
+            client.answer(calls, answer)
+        else:
+            if step == "edit" and later:
+                del client.said[data.draw(st.sampled_from(later)) :]
+            client.ask(data.draw(st.sampled_from(("u:yes", "u:go"))), calls, answer)

@@ -69,14 +69,42 @@ async def test_a_running_turn_is_not_withdrawn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_another_first_answer(api: str, tmp_path: Path) -> None:
-    """The first question again, with nothing after its answer, is one question."""
+async def test_the_first_question_alone_is_a_new_message(api: str, tmp_path: Path) -> None:
+    """It may be a short word that is said several times, so nothing is withdrawn. A wrapped client does the same."""
     async with opened(tmp_path / "memolog.db", Model()) as world:
         talk = world.talk(api, is_whole=True)
         for _ in range(3):
             talk.history.clear()
-            await talk.say("One.")
-        assert await lines(world) == ["user: One.", "assistant: Answer 3."]
+            await talk.say("Yes.")
+        expected = [line for n in (1, 2, 3) for line in ("user: Yes.", f"assistant: Answer {n}.")]
+        assert await lines(world) == expected
+        assert await world.memory.thread("t1", resource="alice").branches() == ()
+
+
+def looking(seen: Seen) -> str | Call:
+    """Call a tool for each question, and answer each result with the same words."""
+    raw = seen.raw.decode()
+    questions, results = raw.count("Go on."), raw.count("It rains.")
+    return Call(f"c{questions}", "weather", {}) if questions > results else "Done."
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("more", [False, True])
+async def test_equal_questions_with_tools(api: str, more: bool, tmp_path: Path) -> None:
+    """The third of three equal questions is edited: the calls and results of the others stay, and are not stored again."""
+    async with opened(tmp_path / "memolog.db", looking) as world:
+        talk = world.talk(api, is_whole=True)
+        lengths: list[int] = []
+        for n in (1, 2, 3):
+            lengths.append(len(talk.history))
+            await talk.say("Go on.")
+            await talk.answer((f"c{n}", "It rains."))
+        if more:
+            await talk.say("And now?")
+        before = (await lines(world))[:8]
+        del talk.history[lengths[2] :]
+        await talk.say("Stop.")
+        assert await lines(world) == [*before, "user: Stop.", "assistant: Done."]
 
 
 @pytest.mark.parametrize("api", APIS)

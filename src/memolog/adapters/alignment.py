@@ -5,23 +5,24 @@ clients remove reasoning, others send a reference instead of the text. So questi
 by the id of the call, and answers by position.
 
 1. Find the last question that both the list and the thread contain, with equal questions before it. Messages of the list after
-   the shared messages are new.
+   the shared messages are new. Equal questions are told apart by the ids of their tool calls, then by their answers. If these
+   do not decide, and the list begins like the thread, the messages are counted from the beginning.
 2. Stored messages after the shared ones may be missing in the list, because the user edited a question or wants another answer.
    Then the client went back, and the thread is rewound. This needs two shared questions, or a shared question with its answer,
    because a single short question may be equal by chance.
 3. A list without any answer may contain only new messages. If it begins with the unanswered messages at the end of the thread,
-   these messages are a repeated request, and the rest is new. If a client that always sends whole conversations sends only the
-   first question again, the user wants another answer.
+   these messages are a repeated request, and the rest is new.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeAlias, TypeVar
 
 from memolog.context.context import ContextMessage
-from memolog.core.message import Message, NewMessage, TextPart, ToolResultPart
+from memolog.core.message import Message, NewMessage, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.transfer.conversation import marks_of
 
 Said: TypeAlias = NewMessage | Message | ContextMessage
@@ -59,23 +60,38 @@ class _Exchange(Generic[S]):
 
 
 def align(
-    given: Sequence[NewMessage], stored: Sequence[Said], *, rewinds: bool = False, is_whole: bool = False
+    given: Sequence[NewMessage], stored: Sequence[Said], *, rewinds: bool = False, is_beginning: bool = False
 ) -> Aligned:
     """Compare a list of messages with the live messages at the end of a thread.
 
     `rewinds` means that the caller rewinds the thread if the client went back. Without it, a question that the client asks again
-    counts as new. `is_whole` means that the client always sends its whole conversation, and that `stored` is the whole thread.
+    counts as new. `is_beginning` means that `stored` begins with the first live message of the thread.
     """
     if not has_answer(given):
-        return _without_history(given, stored, is_whole=is_whole)
+        return _without_history(given, stored)
     here, there = _exchanges(given), _exchanges(stored)
-    found = _agreement(here, there)
+    pairing = _Pairing(here, there)
+    found = _aligned(given, stored, here, there, pairing.agreement(is_beginning=is_beginning), rewinds=rewinds)
+    # If the list has nothing else, the client wants another answer to a stored result, and the result is asked again.
+    return replace(found, new=tuple(pairing.not_stored(found.new, stored[: found.kept])) or found.new)
+
+
+def _aligned(
+    given: Sequence[NewMessage],
+    stored: Sequence[S],
+    here: Sequence[_Exchange[NewMessage]],
+    there: Sequence[_Exchange[S]],
+    found: tuple[int, int] | None,
+    *,
+    rewinds: bool,
+) -> Aligned:
+    """Compare the messages after the last exchange that both share. `found` is its index in each list."""
     if found is None:
         return _by_answers(given, stored)
     i, j = found
-    new, kept = _continued(here[i], there[j], is_last=i == len(here) - 1)
+    new, kept, is_other = _continued(here[i], there[j], is_last=i == len(here) - 1)
     new += [said for one in here[i + 1 :] for said in one.messages]
-    is_behind = j < len(there) - 1 or (not new and given[-1].role != "assistant")
+    is_behind = j < len(there) - 1 or is_other or (not new and given[-1].role != "assistant")
     if kept < len(stored) and is_behind and not _is_example(stored, kept):
         if not _is_certain(here, there, i, j):
             return _by_answers(given, stored)
@@ -101,11 +117,16 @@ def after_last_answer(said: Sequence[S]) -> tuple[S, ...]:
 
 def _is_certain(here: Sequence[_Exchange[NewMessage]], there: Sequence[_Exchange[S]], i: int, j: int) -> bool:
     """Return whether two equal questions belong to one conversation: the questions before them or their answers agree too."""
-    if i and j and _is_same(_key(here[i - 1]), _key(there[j - 1])):
-        return True
-    answer, known = (" ".join(" ".join(_text(said).split()) for said in one.rest) for one in (here[i], there[j]))
-    # A client may have shortened the answer, for example removed reasoning. So it is enough if one text contains the other.
-    return bool(here[i].rest) and (answer in known or (bool(known) and known in answer))
+    return bool(i and j and _is_same(_key(here[i - 1]), _key(there[j - 1]))) or _is_confirmed(here[i], there[j])
+
+
+def _is_confirmed(here: _Exchange[NewMessage], there: _Exchange[S]) -> bool:
+    """Return whether the answers of two exchanges agree.
+
+    A client may have shortened the answer, for example removed reasoning. So it is enough if one text contains the other.
+    """
+    answer, known = (" ".join(" ".join(_text(said).split()) for said in one.rest) for one in (here, there))
+    return bool(here.rest) and (answer in known or (bool(known) and known in answer))
 
 
 def _text(said: Said) -> str:
@@ -128,16 +149,12 @@ def _is_example(stored: Sequence[Said], kept: int) -> bool:
     )
 
 
-def _without_history(given: Sequence[NewMessage], stored: Sequence[Said], *, is_whole: bool) -> Aligned:
+def _without_history(given: Sequence[NewMessage], stored: Sequence[Said]) -> Aligned:
     asked = [marks(said) for said in given]
     since = after_last_answer(stored)
     for count in range(min(len(given), len(since)), 0, -1):
         if asked[:count] == [marks(row) for row in since[-count:]]:
             return Aligned(new=tuple(given[count:]), repeated=count)
-    is_first = is_whole and stored and not since and asked == [marks(row) for row in stored[: len(given)]]
-    if is_first and all(row.role != "user" for row in stored[len(given) :]):
-        # Only the first question and its answer are stored, and the client sends the question again.
-        return Aligned(new=(), kept=len(given))
     return Aligned(new=tuple(given))
 
 
@@ -153,24 +170,133 @@ def _exchanges(messages: Sequence[S]) -> list[_Exchange[S]]:
     return found
 
 
-def _agreement(here: Sequence[_Exchange[NewMessage]], there: Sequence[_Exchange[S]]) -> tuple[int, int] | None:
-    """Return the last exchange that both lists share, as its index in each list; None if they share none.
+class _Pairing(Generic[S]):
+    """Finds the exchanges that a list and a thread share."""
 
-    The exchanges before it must be the same, but the list may begin later than the thread. If no exchange fulfils this, only the
-    exchange directly before must be the same, because a client may leave out earlier exchanges.
-    """
-    asked = [_key(one) for one in here]
-    known = [_key(one) for one in there]
-    for i in range(len(asked) - 2, -1, -1):
-        # The list contains the last exchange of the thread with its answer, so earlier exchanges do not matter.
-        if known and _is_same(asked[i], known[-1]) and _has_same_answer(here[i], there[-1]):
-            return i, len(known) - 1
-    for is_whole in (True, False):
-        for i in range(len(asked) - 1, -1, -1):
-            for j in range(len(known) - 1, -1, -1):
-                if _is_same(asked[i], known[j]) and _follows(asked, known, i, j, is_whole=is_whole):
-                    return i, j
-    return None
+    def __init__(self, here: Sequence[_Exchange[NewMessage]], there: Sequence[_Exchange[S]]) -> None:
+        self._here, self._there = here, there
+        self._asked, self._known = [_key(one) for one in here], [_key(one) for one in there]
+        self._calls_here, self._calls_there = [_calls(one) for one in here], [_calls(one) for one in there]
+        self._place_here, self._place_there = _places(self._calls_here), _places(self._calls_there)
+
+    def agreement(self, *, is_beginning: bool) -> tuple[int, int] | None:
+        """Return the last exchange that both lists share, as its index in each list; None if they share none."""
+        count = self._same_beginning() if is_beginning else 0
+        found = self._at_end()
+        if found and found[0] > count - 1:
+            return found
+        found = found or self._anywhere()
+        if not count or found is None:
+            return found
+        agreed, other = self._confirmed(count - 1, count - 1), self._confirmed(*found)
+        # If no answer agrees, prefer the pair that covers more of the list.
+        is_first = agreed > other or (agreed == other and (agreed > 0 or count > found[0]))
+        return (count - 1, count - 1) if is_first else found
+
+    def not_stored(self, new: Sequence[NewMessage], kept: Sequence[S]) -> Iterator[NewMessage]:
+        """Yield the new messages without the tool calls and results that are in `kept`, the messages that stay live."""
+        stored = {part for said in kept for part in _pair_ids(said)}
+        owners = {id(said): i for i, one in enumerate(self._here) for said in one.rest}
+        for said in new:
+            i = owners.get(id(said))
+            known = {part for part in _pair_ids(said) if part in stored and self._is_stored_call(i, part[1])}
+            if not known:
+                yield said
+            elif said.role != "assistant" and (rest := [part for part in said.parts if _pair_id(part) not in known]):
+                yield replace(said, parts=tuple(rest))
+
+    def _is_stored_call(self, i: int | None, call: str) -> bool:
+        """Return whether a call in exchange `i` of the list is the stored call with this id, not a call with the same id."""
+        if i is None or call not in self._place_there or self._place_here.get(call, i) != i:
+            return False
+        is_repeated = call not in self._place_here and call in self._calls_here[i]
+        return not is_repeated and (
+            self._asked[i] is None or _is_same(self._asked[i], self._known[self._place_there[call]])
+        )
+
+    def _same_beginning(self) -> int:
+        """Return how many exchanges at the beginning are the same."""
+        count = 0
+        for i in range(min(len(self._here), len(self._there))):
+            is_greeting = i == 0 and self._asked[0] is None is self._known[0]
+            if not (_is_confirmed(self._here[0], self._there[0]) if is_greeting else self._is_same(i, i)):
+                break
+            count += 1
+        return count
+
+    def _at_end(self) -> tuple[int, int] | None:
+        """Return where the list has the last exchange of the thread with its answer. Earlier exchanges do not matter then."""
+        j = len(self._there) - 1
+        for i in range(len(self._here) - 2, -1, -1):
+            if j >= 0 and self._is_same(i, j) and _has_same_answer(self._here[i], self._there[j]):
+                return i, j
+        return None
+
+    def _anywhere(self) -> tuple[int, int] | None:
+        """Return the last exchange that both lists share.
+
+        The exchanges before it must be the same, but the list may begin later than the thread. If no exchange fulfils this, only
+        the exchange directly before must be the same, because a client may leave out earlier exchanges.
+        """
+        for is_whole in (True, False):
+            for i in range(len(self._here) - 1, -1, -1):
+                for j in range(len(self._there) - 1, -1, -1):
+                    if self._is_same(i, j) and self._follows(i, j, is_whole=is_whole):
+                        return i, j
+        return None
+
+    def _is_same(self, i: int, j: int) -> bool:
+        """Return whether two exchanges have the same question, and no call of one of them is in another exchange."""
+        return (
+            _is_same(self._asked[i], self._known[j])
+            and all(self._place_there.get(call, j) == j for call in self._calls_here[i])
+            and all(self._place_here.get(call, i) == i for call in self._calls_there[j])
+        )
+
+    def _follows(self, i: int, j: int, *, is_whole: bool) -> bool:
+        """Return whether the exchanges before `i` and `j` are the same: with `is_whole` all of them, otherwise the one before."""
+        first = 0 if is_whole else i - 1
+        for back in range(1, min(i - max(first, 0), j) + 1):
+            if self._asked[i - back] is None:
+                break
+            if not self._is_same(i - back, j - back):
+                return False
+        # If the list has more exchanges before `i` than the thread before `j`, not all of them can be the same.
+        return not (is_whole and i > j and self._asked[0] is not None)
+
+    def _confirmed(self, i: int, j: int) -> int:
+        """Return how many answers agree, from `i` and `j` back to the first question that differs."""
+        count = 0
+        while i >= 0 and j >= 0 and (self._is_same(i, j) or self._asked[i] is None is self._known[j]):
+            count += _is_confirmed(self._here[i], self._there[j])
+            i, j = i - 1, j - 1
+        return count
+
+
+def _calls(one: _Exchange[S]) -> list[str]:
+    """Return the ids of the tool calls of an exchange, in order. An id that a model uses several times appears several times."""
+    return [call for said in one.rest for kind, call in _pair_ids(said) if kind == "call"]
+
+
+def _pair_id(part: Part) -> tuple[str, str] | None:
+    """Return the kind and the id of a tool call, or of the call of a result. None for other parts."""
+    match part:
+        case ToolCallPart():
+            return "call", part.id
+        case ToolResultPart():
+            return "result", part.call_id
+        case _:
+            return None
+
+
+def _pair_ids(said: Said) -> list[tuple[str, str]]:
+    return [found for part in said.parts if (found := _pair_id(part))]
+
+
+def _places(calls: Sequence[Sequence[str]]) -> dict[str, int]:
+    """Return the exchange of each tool call. Some models use an id again and again, so repeated ids are left out."""
+    counts = Counter(call for some in calls for call in some)
+    return {call: place for place, some in enumerate(calls) for call in some if counts[call] == 1}
 
 
 _Key: TypeAlias = tuple[list[str], str | None] | None
@@ -191,39 +317,40 @@ def _has_same_answer(here: _Exchange[NewMessage], there: _Exchange[S]) -> bool:
     return bool(here.rest and there.rest) and marks(here.rest[-1]) == marks(there.rest[-1])
 
 
-def _follows(asked: Sequence[_Key], known: Sequence[_Key], i: int, j: int, *, is_whole: bool) -> bool:
-    """Return whether the exchanges before `i` and `j` are the same: with `is_whole` all of them, otherwise the one before."""
-    first = 0 if is_whole else i - 1
-    for back in range(1, min(i - max(first, 0), j) + 1):
-        if asked[i - back] is None:
-            break
-        if not _is_same(asked[i - back], known[j - back]):
-            return False
-    # If the list has more exchanges before `i` than the thread before `j`, not all of them can be the same.
-    return not (is_whole and i > j and asked[0] is not None)
+def _continued(
+    here: _Exchange[NewMessage], there: _Exchange[S], *, is_last: bool
+) -> tuple[list[NewMessage], int, bool]:
+    """Compare two exchanges with the same question.
 
-
-def _continued(here: _Exchange[NewMessage], there: _Exchange[S], *, is_last: bool) -> tuple[list[NewMessage], int]:
-    """Return the messages that only the exchange of the list has, and the stored index after the last message that both have."""
+    Return the messages that only the exchange of the list has, the stored index after the last message that both have, and
+    whether the next stored message has other tool calls than the list.
+    """
     first = there.end - len(there.rest)
     at = 0
-    results = {
-        part.call_id: place
-        for place, row in enumerate(there.rest)
-        for part in row.parts
-        if isinstance(part, ToolResultPart)
-    }
+    rows: dict[tuple[str, str], list[int]] = {}
+    for place, row in enumerate(there.rest):
+        for one in _pair_ids(row):
+            rows.setdefault(one, []).append(place)
     for place, said in enumerate(here.rest):
-        calls = [part.call_id for part in said.parts if isinstance(part, ToolResultPart)]
-        if calls and all(call in results for call in calls):
-            at = max(at, *(results[call] + 1 for call in calls))
+        if (found := _taken(rows, said)) is not None:
+            at = max(at, found + 1)
             continue
+        kinds = {kind for kind, _ in _pair_ids(said)}
         following = [n for n in range(at, len(there.rest)) if there.rest[n].role == said.role]
-        if calls or not following:
-            return list(here.rest[place:]), first + at
+        is_other = bool("call" in kinds and following and _pair_ids(there.rest[following[0]]))
+        if "result" in kinds or is_other or not following:
+            return list(here.rest[place:]), first + at, is_other
         at = following[0] + 1
     # If another question follows in the list, messages that the client removed from this answer stay stored.
-    return [], first + at if is_last else there.end
+    return [], first + at if is_last else there.end, False
+
+
+def _taken(rows: dict[tuple[str, str], list[int]], said: Said) -> int | None:
+    """Remove the calls and results of a message from `rows`, and return the last place. None if one of them is not there."""
+    ids = _pair_ids(said)
+    if not ids or not all(rows.get(one) for one in ids):
+        return None
+    return max([rows[one].pop(0) for one in ids])
 
 
 def _by_answers(given: Sequence[NewMessage], stored: Sequence[Said]) -> Aligned:
@@ -235,7 +362,7 @@ def _by_answers(given: Sequence[NewMessage], stored: Sequence[Said]) -> Aligned:
         if found and found[-1] in places:
             start, stored = place + 1, stored[places[found[-1]] + 1 :]
             break
-    return _without_history(given[start:], stored, is_whole=False)
+    return _without_history(given[start:], stored)
 
 
 def marks(said: Said) -> list[str]:

@@ -31,18 +31,17 @@ async def find_new(
     given: Sequence[NewMessage],
     *,
     own_turns: str | None = None,
-    is_whole: bool = False,
 ) -> tuple[tuple[NewMessage, ...], tuple[Message, ...]]:
     """Return the new messages of a list, and the unanswered stored messages that the list repeats.
 
     With `own_turns` the thread is rewound if the client went back to an earlier message. All later messages must then belong to
-    ended turns whose ids begin with `own_turns`. `is_whole` means that the client always sends its whole conversation. If the
-    database cannot be read, all messages after the last answer count as new, or with `config.strict` the error is raised.
+    ended turns whose ids begin with `own_turns`. If the database cannot be read, all messages after the last answer count as
+    new, or with `config.strict` the error is raised.
     """
     try:
         stored, is_beginning = await _stored(memory, resource, thread, given)
         rewinds = own_turns is not None and not memory.config.read_only
-        found = align(given, stored, rewinds=rewinds, is_whole=rewinds and is_whole and is_beginning)
+        found = align(given, stored, rewinds=rewinds, is_beginning=is_beginning)
         new = found.new
         if found.kept is not None:
             to = stored[found.kept - 1].seq if found.kept else 0
@@ -79,7 +78,8 @@ async def _stored(
 ) -> tuple[list[Message], bool]:
     """Return the live messages at the end of the thread, and whether they are the whole thread.
 
-    Pages are read until one contains the first question of the list, but at most `_PAGES`.
+    Pages are read until one contains the first question of the list and there are as many messages as in the list, but at most
+    `_PAGES`.
     """
     handle = memory.thread(thread, resource=resource)
     rows: list[Message] = []
@@ -92,7 +92,9 @@ async def _stored(
             return [], True
         rows = [*(row for row in page.items if row.state == "live"), *rows]
         before = int(page.next) if page.next else None
-        if before is None or not has_answer(given) or any(marks(row) == asked for row in page.items):
+        # Later questions may be equal to the first one, so it must not be found too early.
+        is_found = len(rows) >= len(given) and any(marks(row) == asked for row in page.items)
+        if before is None or not has_answer(given) or is_found:
             break
     return rows, before is None
 
