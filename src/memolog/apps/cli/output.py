@@ -63,12 +63,30 @@ def is_wrapped() -> bool:
     return sys.stdout.isatty() or bool(os.environ.get("COLUMNS"))
 
 
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """Lines that another program may read, such as a diff, each with a style. `show` never wraps or strips them."""
+
+    lines: Sequence[tuple[str, str]]
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        from rich.segment import Segment
+
+        # A segment is printed as it is. A rich text would replace tabs by spaces.
+        for line, style in self.lines:
+            yield Segment(clean(line), console.get_style(style) if style else None)
+            yield Segment.line()
+
+
 def show(shown: "RenderableType") -> None:
-    """Print output for people. Spaces at the ends of lines are removed."""
+    """Print output. Spaces at the ends of lines are removed, except in `Exact` lines."""
     from rich.segment import Segments
     from rich.text import Text
 
     out = console()
+    if isinstance(shown, Exact):
+        out.print(shown, crop=False, soft_wrap=True, end="")
+        return
     options = out.options
     if isinstance(shown, Text):
         shown = Paragraph(shown)
@@ -310,13 +328,10 @@ def table(
 
 def show_diff(text: str) -> "RenderableType":
     """Return a unified diff in colours."""
-    from rich.console import Group
-
     if not text.strip():
         return styled("There is no difference.", "dim")
     colours = {"+": "green", "-": "red", "@": "cyan"}
-    lines = [(line, colours.get(line[:1], "")) for line in text.splitlines()]
-    return Group(*(Paragraph(styled(line[1:], colour), styled(line[:1], colour)) for line, colour in lines))
+    return Exact([(line, colours.get(line[:1], "")) for line in text.splitlines()])
 
 
 def show_error(error: MemologError, *, as_json: bool) -> None:
