@@ -79,6 +79,16 @@ def is_missing(address: str) -> bool:
     return path != ":memory:" and bool(path.strip()) and not Path(path).exists()
 
 
+def _is_writable(address: str) -> bool:
+    """Return whether this user may write to the file of a database and to its folder, where SQLite keeps the journal."""
+    path = Path(_path_in(address)).absolute()
+    if not path.is_file():
+        # A database in RAM or of PostgreSQL, or an address that is refused later.
+        return True
+    effective = os.access in os.supports_effective_ids
+    return all(os.access(one, os.W_OK, effective_ids=effective) for one in (path, path.parent))
+
+
 def _path_in(address: str) -> str:
     return address.removeprefix("sqlite:///").removeprefix("sqlite://")
 
@@ -217,6 +227,7 @@ EXIT_CODES: Final[dict[int, str]] = {
     4: "a conflict, or the database is busy; the same command may succeed later",
     130: "interrupted",
 }
+Writes: TypeAlias = bool | Literal["if allowed"]
 Needs: TypeAlias = Literal["nothing", "address", "database", "resource", "thread"]
 
 InResource = Annotated[str | None, typer.Option("--resource", "-r", help="Only this resource. Default: all.")]
@@ -388,7 +399,7 @@ def verb(
     *,
     example: str,
     needs: Needs = "thread",
-    writes: bool = False,
+    writes: Writes = False,
     makes: bool = False,
     installed: bool = True,
     settings: Mapping[str, object] | None = None,
@@ -397,7 +408,8 @@ def verb(
     """Return a decorator that registers a function as a command with the common options.
 
     `needs` selects whether a database, a resource or a thread is opened first. With "address", the function opens the
-    database itself. `writes` means that the function changes the database, and `makes` that it may create the database.
+    database itself. `writes` means that the function changes the database, and `makes` that it may create the database. With
+    `writes="if allowed"`, a database that this user may not write to is opened read-only, unless --repair is given.
     `installed` means that the default may be the database of installed hooks. `settings` override the configuration for this
     command. `example` has one example on each line.
     """
@@ -449,7 +461,7 @@ def _perform(
     work: Verb,
     needs: Needs,
     *,
-    writes: bool,
+    writes: Writes,
     makes: bool,
     installed: bool,
     settings: Mapping[str, object],
@@ -465,6 +477,8 @@ def _perform(
     try:
         address = chosen_address(given.pop("db"), installed=installed) if needs != "nothing" else ""
         file = _settings_file(given.pop("config_named"))
+        if writes == "if allowed" and not given.get("repair") and not _is_writable(address):
+            settings = {**settings, "read_only": True}
         config = Config.load(toml=file, environment=os.environ).with_overrides(settings)
         call = Call(address=address, config=config, settings_file=file, as_json=as_json, work=under_way)
         answer = asyncio.run(_answer(work, call, needs, writes=writes, makes=makes, given=given))
@@ -497,7 +511,9 @@ def _show_interruption(work: Work) -> None:
     output.console(to_stderr=True).print(output.styled(words), soft_wrap=True)
 
 
-async def _answer(work: Verb, call: Call, needs: Needs, *, writes: bool, makes: bool, given: dict[str, Any]) -> Answer:
+async def _answer(
+    work: Verb, call: Call, needs: Needs, *, writes: Writes, makes: bool, given: dict[str, Any]
+) -> Answer:
     if needs in {"nothing", "address"}:
         return await work(call, **given)
     if not makes:

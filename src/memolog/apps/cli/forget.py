@@ -165,8 +165,8 @@ async def reinstate(call: Call, observation: _Line) -> Answer:
 # ---------------------------------------------------------------- the doctor
 
 
-# The database is opened for writing, because only then can SQLite check the file.
-@verb(app, needs="database", writes=True, example="memolog doctor")
+# SQLite can compare a full-text index with its rows only if it may write.
+@verb(app, needs="database", writes="if allowed", example="memolog doctor")
 async def doctor(
     call: Call,
     resource: InResource = None,
@@ -181,10 +181,15 @@ async def doctor(
     with call.progress("repairing" if repair else "examining", then):
         report = await call.memory.doctor(resource, repair=repair)
     data = {"healthy": report.is_healthy, **encode(report), "examined": dict(report.examined)}
-    return Answer(data=data, show=lambda: _show_report(report, repair=repair), code=0 if report.is_healthy else 1)
+    is_partial = call.memory.config.read_only
+    return Answer(
+        data=data,
+        show=lambda: _show_report(report, repair=repair, is_partial=is_partial),
+        code=0 if report.is_healthy else 1,
+    )
 
 
-def _show_report(report: "Report", *, repair: bool) -> "RenderableType":
+def _show_report(report: "Report", *, repair: bool, is_partial: bool) -> "RenderableType":
     found: list[tuple[str, Text]] = []
     for finding in report.findings:
         state = "repaired" if finding.repaired else "can be repaired" if finding.is_safe else "cannot be repaired"
@@ -196,6 +201,7 @@ def _show_report(report: "Report", *, repair: bool) -> "RenderableType":
     return fields(
         [
             ("examined", ", ".join(_examined(what, n) for what, n in report.examined)),
+            ("not examined", "the full-text index, because the database is opened read-only" if is_partial else None),
             *found,
             ("copy before the repair", report.copy or None),
             ("result", result),

@@ -22,8 +22,8 @@ app = typer.Typer()
 _NEIGHBOUR: Final = 120
 
 
-# A search first updates the index, so it needs write access.
-@verb(app, needs="resource", writes=True, example='memolog search "login schema" --limit 3')
+# A search first updates the index, if this user may write to the database.
+@verb(app, needs="resource", writes="if allowed", example='memolog search "login schema" --limit 3')
 async def search(
     call: Call,
     query: Annotated[str, typer.Argument(help="Text to find: words, a name, part of a path.")],
@@ -69,8 +69,8 @@ def _show_results(found: "SearchAnswer", title: str, *, ids: bool) -> "Renderabl
         lines.append(Paragraph(styled(words, "dim")))
     if found.behind:
         threads = f"{counted(found.behind, 'thread')} {'has' if found.behind == 1 else 'have'}"
-        words = f"{threads} messages that are not in the index yet, and a read-only memory cannot update the index."
-        lines.append(Paragraph(styled(f"{words} Search once without read_only.", "yellow")))
+        words = f"{threads} messages that are not in the index yet, and this search could not update the index."
+        lines.append(Paragraph(styled(f"{words} Search once with write access to the database.", "yellow")))
     if found.next:
         lines.append(styled(f"next page: --cursor {found.next}", "dim"))
     return Group(*lines)
