@@ -183,6 +183,26 @@ def test_a_missing_database_is_never_made(arguments: list[str], folder: Path) ->
     assert not (folder / "misspelt.db").exists()
 
 
+@pytest.mark.parametrize(
+    "line", ["doctor", "status", "search x", "import text.txt", "import talk.json", "import none.jsonl"]
+)
+def test_an_empty_file_stays_empty(line: str, odd_files: Path) -> None:
+    """Only an import that adds something makes a database of an empty file, or a new file."""
+    (odd_files / "zero.db").touch()
+    (odd_files / "none.jsonl").write_text((odd_files / "alice.jsonl").read_text().splitlines()[0] + "\n")
+    done = run(*line.split(), "--db", "zero.db")
+    assert (odd_files / "zero.db").stat().st_size == 0
+    if line.startswith("import"):
+        run(*line.split(), "--db", "new.db")
+        assert not (odd_files / "new.db").exists()
+    else:
+        assert (done.code, done.out) == (3, "")
+        assert "memolog init --db zero.db" in done.err
+    assert run("init", "--db", "zero.db").code == 0
+    assert run("import", "talk.json", "--resource", "bob", "--db", "zero.db").code == 0
+    assert run("status", "--db", "zero.db").code == 0
+
+
 def test_several_resources_need_a_name(folder: Path) -> None:
     """With several resources and no --resource, the command fails and lists the resources."""
     assert run("tasks", "create", "Something of Bob's", "--resource", "bob").code == 0

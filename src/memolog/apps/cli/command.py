@@ -60,23 +60,27 @@ def chosen_address(named: str | None, *, installed: bool = True) -> str:
 
 
 def refuse_missing(address: str) -> None:
-    """Raise if the database is a file that does not exist. Only `init`, `import`, `restore` and `demo` create a database."""
+    """Raise if the database is a file that does not exist or is empty. Only `init`, `import`, `restore` and `demo` create a database."""
     if is_missing(address):
         from memolog.db.postgres_address import safe_url
 
         path = safe_url(_path_in(address))
         raise StoreUnavailable(
             f"There is no database {path}.",
+            why="The file is empty." if Path(_path_in(address)).exists() else "",
             then=f"Pass another with --db or MEMOLOG_DB, create it with `memolog init --db {path}`, or try `memolog demo`.",
         )
 
 
 def is_missing(address: str) -> bool:
-    """Return whether the database is a file that does not exist."""
+    """Return whether the database is a file that does not exist or has 0 bytes."""
     if "://" in address and not address.startswith("sqlite:"):
         return False
     path = _path_in(address)
-    return path != ":memory:" and bool(path.strip()) and not Path(path).exists()
+    if path == ":memory:" or not path.strip():
+        return False
+    file = Path(path)
+    return not file.exists() or (file.is_file() and not file.stat().st_size)
 
 
 def _is_writable(address: str) -> bool:
@@ -521,9 +525,7 @@ async def _answer(
     from memolog.memory import Memory
 
     resource, thread = given.pop("resource_named", None), given.pop("thread_named", None)
-    # A dry run must not create the file of the database, so it uses an empty database in RAM.
-    is_tried = makes and given.get("dry_run", False) and is_missing(call.address)
-    async with Memory(":memory:" if is_tried else call.address, config=call.config) as memory:
+    async with Memory(call.address, config=call.config) as memory:
         call.opened = memory
         if needs in {"resource", "thread"}:
             call.resource = await chosen_resource(memory, resource)
