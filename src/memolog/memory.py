@@ -637,6 +637,8 @@ class Resource(_Handle):
         connection = self._connection
         components = await connection.open_to_write()
         merged = await components.store.copies.merge(self.id)
+        # Store the scope, so that processes without this setting use the shared log, too.
+        await components.config_for(self.id, keep=True)
         for thread, why in merged.left:
             connection.bus.degraded(self.id, thread, "merging a log", why)
         return merged.threads

@@ -196,6 +196,14 @@ def test_logs_are_merged_after_a_change_of_scope(folder: Path) -> None:
     assert run("merge", "--db", "shared.db").code == 1
 
 
+def test_a_merge_stores_the_scope(folder: Path) -> None:
+    """After a merge with a settings file, commands without that file use the shared log, too."""
+    (folder / "shared.toml").write_text('scope = "resource"\n')
+    assert run("merge", "--config", "shared.toml").code == 0
+    assert run("config", "scope", "--json").document["settings"]["scope"]["value"] == "resource"
+    assert run("status", "--thread", "atlas", "--json").document["observations"]["tokens"] > 0
+
+
 def _log(thread: str, scope: str) -> list[dict[str, object]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEMOLOG_SCOPE", scope)
