@@ -27,6 +27,25 @@ def test_a_dry_run_tells_and_leaves(folder: Path) -> None:
     assert run("status", "--thread", "atlas").code == 0
 
 
+def test_a_message_and_a_line_are_forgotten_by_their_names(folder: Path) -> None:
+    """With --thread, `forget` takes the number of a message and the name of a line. `recall --ids` shows ids."""
+    shown = run("recall", "2", "--thread", "notes", "--ids").out
+    item = run("recall", "2", "--thread", "notes", "--json").document["items"][0]
+    assert item["id"] in shown
+    assert item["id"] not in run("recall", "2", "--thread", "notes").out
+    assert run("forget", "--message", "2", "--thread", "notes", "--dry-run", "--json").document["messages"] == 1
+    assert run("forget", "--message", "99999999999999999999", "-t", "notes", "--dry-run").code == 1
+    assert "needs a thread" in run("forget", "--message", "2", "--dry-run").err
+    assert "--thread" in run("forget", "--observation", "g1.1", "--dry-run").err
+    line = run("log", "--thread", "notes", "--json").document["observations"][0]
+    by_id = run("forget", "--observation", line["id"], "--dry-run", "--json").document
+    assert run("forget", "--observation", "g1.1", "--thread", "notes", "--dry-run", "--json").document == by_id
+    assert by_id["observations"] == [line["id"]] or by_id["observations"] == 1
+    assert run("forget", "--observation", "g1.99", "--thread", "notes", "--dry-run").code == 1
+    assert run("forget", "--message", "2", "--thread", "notes", "--yes").code == 0
+    assert "forgotten" in run("recall", "2", "--thread", "notes").out
+
+
 def test_everything_of_a_resource(folder: Path) -> None:
     """The resource is gone. The exit code is 1 if nothing is forgotten: without retention settings, and at the second time."""
     assert run("forget", "--retention", "--yes").code == 1
