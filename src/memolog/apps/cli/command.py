@@ -60,7 +60,7 @@ def chosen_address(named: str | None, *, installed: bool = True) -> str:
 
 
 def refuse_missing(address: str) -> None:
-    """Raise if the database is a file that does not exist or is empty. Only `init`, `import`, `restore` and `demo` create a database."""
+    """Raise if the database is a file that does not exist or is empty. Only `init`, `import`, `restore` and `demo` create one."""
     if is_missing(address):
         from memolog.db.postgres_address import safe_url
 
