@@ -418,11 +418,12 @@ class Thread(_Handle):
         components, now = await self._connection.open_to_write(), self._connection.clock.now()
         return await components.store.compactions.restore(self.resource, self.id, compaction, now=now)
 
-    async def prune(self) -> Pruned:
+    async def prune(self, *, dry_run: bool = False) -> Pruned:
         """Delete the raw text of old messages. This cannot be undone. Raises InputError unless `compaction.prune` is set.
 
         The text is not deleted if the message is younger than `compaction.prune_days`, not observed, linked to an open task or
         not compacted. The result counts such messages. Summaries and observations stay. Search still finds names and numbers.
+        `dry_run` only counts.
         """
         components = await self._connection.open_to_write()
         config, _ = await self._connection.look(self.id, self.resource)
@@ -433,9 +434,11 @@ class Thread(_Handle):
                 then="Set compaction.prune = True if you want this.",
             )
         days, now = config.compaction.prune_days, self._connection.clock.now()
-        pruned = await components.store.compactions.prune(self.resource, self.id, days=days, now=now, left=words_left)
+        pruned = await components.store.compactions.prune(
+            self.resource, self.id, days=days, now=now, left=words_left, dry_run=dry_run
+        )
         file = components.store.engine.file
-        if file is None or not pruned.messages:
+        if file is None or dry_run or not pruned.messages:
             return pruned
         # The file still contains the deleted bytes, so rewrite the file.
         is_clean = await asyncio.to_thread(clean_file, file, timeout=config.busy_timeout)
@@ -637,6 +640,8 @@ class Resource(_Handle):
         connection = self._connection
         components = await connection.open_to_write()
         merged = await components.store.copies.merge(self.id)
+        # Store the scope, so that processes without this setting use the shared log, too.
+        await components.config_for(self.id, keep=True)
         for thread, why in merged.left:
             connection.bus.degraded(self.id, thread, "merging a log", why)
         return merged.threads

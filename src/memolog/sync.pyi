@@ -458,11 +458,12 @@ class SyncThread:
         """Return the compactions in the order of the messages, including restored ones."""
     def restore_compaction(self, compaction: str) -> Compaction:
         """Undo a compaction: contexts and the search index use the texts from before, byte for byte."""
-    def prune(self) -> Pruned:
+    def prune(self, *, dry_run: bool = False) -> Pruned:
         """Delete the raw text of old messages. This cannot be undone. Raises InputError unless `compaction.prune` is set.
 
         The text is not deleted if the message is younger than `compaction.prune_days`, not observed, linked to an open task or
         not compacted. The result counts such messages. Summaries and observations stay. Search still finds names and numbers.
+        `dry_run` only counts.
         """
     def search(
         self,

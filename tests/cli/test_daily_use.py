@@ -156,6 +156,18 @@ def test_raw_text_is_pruned_only_after_a_confirmation(folder: Path) -> None:
     assert run("prune", "--thread", "atlas", "--yes").code == 1
 
 
+def test_a_dry_run_prunes_nothing(folder: Path) -> None:
+    """`prune --dry-run` counts what `prune` deletes, and needs no confirmation."""
+    before = run("recall", "1-4", "--thread", "notes", "--full").out
+    tried = run("prune", "--thread", "notes", "--dry-run", "--json")
+    assert run("recall", "1-4", "--thread", "notes", "--full").out == before
+    assert "would be deleted" in run("prune", "--thread", "notes", "--dry-run").out
+    done = run("prune", "--thread", "notes", "--yes", "--json").document
+    assert done["messages"] > 0
+    assert tried.document == {**done, "dry_run": True, "is_clean": False}
+    assert (run("prune", "--thread", "notes", "--dry-run").code, tried.code) == (1, 0)
+
+
 def test_a_thread_is_rewound_and_its_branch_restored(folder: Path) -> None:
     """The withdrawn messages are a branch with a short name. Restoring it makes a branch of later messages."""
     before = [item["pieces"] for item in run("recall", "1-4", "--thread", "notes", "--json").document["items"]]
@@ -194,6 +206,14 @@ def test_logs_are_merged_after_a_change_of_scope(folder: Path) -> None:
     assert run("merge", "--db", "shared.db", "--json").document["threads"] == ["red", "drafts"]
     assert {line["text"] for line in _log("red", "resource")} == lines
     assert run("merge", "--db", "shared.db").code == 1
+
+
+def test_a_merge_stores_the_scope(folder: Path) -> None:
+    """After a merge with a settings file, commands without that file use the shared log, too."""
+    (folder / "shared.toml").write_text('scope = "resource"\n')
+    assert run("merge", "--config", "shared.toml").code == 0
+    assert run("config", "scope", "--json").document["settings"]["scope"]["value"] == "resource"
+    assert run("status", "--thread", "atlas", "--json").document["observations"]["tokens"] > 0
 
 
 def _log(thread: str, scope: str) -> list[dict[str, object]]:

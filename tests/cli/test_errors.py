@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,7 +44,7 @@ MISTAKES = [
     pytest.param(1, "cost --thread atlsa", "There is no thread atlsa", id="cost of no thread"),
     pytest.param(1, "watch --thread atlsa --seconds 0", "There is no thread atlsa", id="events of no thread"),
     pytest.param(1, "doctor --resource alicia --repair", "alicia has no memory", id="a repair of nobody"),
-    pytest.param(1, "restore-branch b9", "b9", id="unknown branch"),
+    pytest.param(1, "restore-branch b9", "an id from `memolog branches`", id="unknown branch"),
     pytest.param(1, "rewind no-such-message", "no-such-message", id="a rewind to no message"),
     pytest.param(2, "merge", "one log for each thread", id="a merge without a shared log"),
     pytest.param(2, "prune --thread notes", "--yes", id="nobody to ask before pruning"),
@@ -93,13 +94,13 @@ MISTAKES = [
     pytest.param(
         2, "import archive --resource alice", "The format of a.json is unknown", id="a folder of unknown files"
     ),
-    pytest.param(2, "export backup.db", "backup.db exists already", id="an export over a file"),
+    pytest.param(2, "export backup.db", "or pass --overwrite.", id="an export over a file"),
     pytest.param(2, "backup backup.db", "backup.db exists already", id="a backup over a file"),
     pytest.param(2, "restore nowhere.db", "The backup nowhere.db does not exist", id="nothing to restore"),
     pytest.param(2, "restore backup.db", "--overwrite", id="a restore over a database"),
     pytest.param(2, "backup no/such/folder/copy.db", "There is no folder no/such/folder", id="a backup into no folder"),
     pytest.param(2, "export folder --overwrite", "cannot be written to folder", id="an export over a folder"),
-    pytest.param(2, "import talk.json", "--resource", id="nobody's conversation"),
+    pytest.param(2, "import talk.json", "--resource alice", id="nobody's conversation"),
     pytest.param(1, "export x.jsonl --resource nobody", "nobody", id="an export of nobody"),
     pytest.param(2, "no-such-verb", "No such command", id="no such verb"),
     pytest.param(2, "status --no-such-option", "No such option", id="no such option"),
@@ -112,6 +113,7 @@ MISTAKES = [
     pytest.param(3, "init --db no/such/folder/memolog.db", "no/such/folder", id="no folder"),
     pytest.param(3, "status --config bad.toml", "mesage_tokens", id="bad settings"),
     pytest.param(3, "status --config missing.toml", "missing.toml", id="no settings"),
+    pytest.param(3, "wm set x --config sealed.toml", "Remove read_only", id="a write with read-only settings"),
     pytest.param(3, "mcp --http", "There is no token", id="no token"),
     pytest.param(3, "mcp --http --host 0.0.0.0 --no-token", "loopback addresses only", id="no token on the network"),
     # Not now.
@@ -130,6 +132,7 @@ def odd_files(folder: Path) -> Path:
     for name in ("a.json", "b.json"):
         (folder / "archive" / name).write_text("{}")
     (folder / "bad.toml").write_text("[observation]\nmesage_tokens = 5\n")
+    (folder / "sealed.toml").write_text("read_only = true\n")
     return folder
 
 
@@ -140,6 +143,7 @@ def test_mistakes_are_told(code: int, line: str, words: str, odd_files: Path) ->
     assert done.code == code, done.err + done.out
     assert words in " ".join(done.err.split())
     assert "Traceback" not in done.err
+    assert not re.search(r"\w\(\)|\w=(True|…|\"|\d)", done.err), done.err
     assert done.out == ""
     assert list(odd_files.rglob("*.partial")) == []
     done = run(*line.split(), "--json")
@@ -177,6 +181,26 @@ def test_a_missing_database_is_never_made(arguments: list[str], folder: Path) ->
     assert done.code == 3
     assert "There is no database misspelt.db" in done.err
     assert not (folder / "misspelt.db").exists()
+
+
+@pytest.mark.parametrize(
+    "line", ["doctor", "status", "search x", "import text.txt", "import talk.json", "import none.jsonl"]
+)
+def test_an_empty_file_stays_empty(line: str, odd_files: Path) -> None:
+    """Only an import that adds something makes a database of an empty file, or a new file."""
+    (odd_files / "zero.db").touch()
+    (odd_files / "none.jsonl").write_text((odd_files / "alice.jsonl").read_text().splitlines()[0] + "\n")
+    done = run(*line.split(), "--db", "zero.db")
+    assert (odd_files / "zero.db").stat().st_size == 0
+    if line.startswith("import"):
+        run(*line.split(), "--db", "new.db")
+        assert not (odd_files / "new.db").exists()
+    else:
+        assert (done.code, done.out) == (3, "")
+        assert "memolog init --db zero.db" in done.err
+    assert run("init", "--db", "zero.db").code == 0
+    assert run("import", "talk.json", "--resource", "bob", "--db", "zero.db").code == 0
+    assert run("status", "--db", "zero.db").code == 0
 
 
 def test_several_resources_need_a_name(folder: Path) -> None:

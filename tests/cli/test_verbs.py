@@ -333,6 +333,21 @@ def test_the_settings_file_that_is_printed_can_be_read(folder: Path) -> None:
     assert tomllib.loads(uncommented)["recall"]
 
 
+def test_lines_for_programs_are_never_wrapped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A settings file and a diff are the same text at every width."""
+    (folder / "memolog.toml").write_text("[observation]\nmessage_tokens = 1234\n")
+    run("wm", "set", f"# Facts\n\n\t- {'a long line ' * 20}\n")
+    install = "install", "gemini", "--project", "--dry-run"
+    lines = (("config", "--toml"), ("diff", "0", "1"), ("wm", "diff", "2", "3"), install)
+    whole = [run(*line).out for line in lines]
+    monkeypatch.setenv("COLUMNS", "40")
+    assert [run(*line).out for line in lines[:-1]] == whole[:-1]
+    settings = [line for line in run(*install).out.splitlines() if line.startswith(("+", "-", "@", " "))]
+    assert set(settings) <= set(whole[-1].splitlines())
+    assert tomllib.loads(whole[0])["observation"] == {"message_tokens": 1234}
+    assert f"\n+\t- {'a long line ' * 20}".rstrip() in whole[2]
+
+
 def test_what_was_stored_cannot_steer_the_terminal(folder: Path) -> None:
     """Control characters of stored texts are shown as symbols, and markup as text."""
     title = "\x1b[2Jgone \x9b31m [red]not red[/red] \u202eabc \ud800"

@@ -41,7 +41,7 @@ def copy_file(path: str, target: Path, *, overwrite: bool = False) -> int:
         raise _exists(
             target,
             "A backup does not replace a file by default.",
-            "Choose another file, or pass overwrite=True or --overwrite.",
+            "Choose another file, or pass overwrite=True.",
         )
     if not target.parent.is_dir():
         # SQLite would report that the database cannot be opened, although only the folder of the copy is missing.
@@ -77,7 +77,7 @@ def restore_backup(
         raise _exists(
             target,
             "Restoring would replace everything in it.",
-            "Choose a new file, or pass overwrite=True or --overwrite.",
+            "Choose a new file, or pass overwrite=True.",
         )
     if not target.exists():
         raise InputError(

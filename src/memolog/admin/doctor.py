@@ -159,10 +159,10 @@ def found_at(
 
 async def _file_findings(components: Components, config: Config) -> Sequence[Diagnosis]:
     file = components.store.engine.file
-    if file is None or config.read_only:
+    if file is None:
         return ()
     report("checks", len(CHECKS) + 4, len(CHECKS) + _MORE_CHECKS)
-    broken, indexes = await asyncio.to_thread(damage_in, file, timeout=config.busy_timeout)
+    broken, indexes = await asyncio.to_thread(damage_in, file, timeout=config.busy_timeout, read_only=config.read_only)
     damage = "SQLite reports: {}. Restore a backup, or use the .recover command of sqlite3."
     words = "The full-text index does not match its documents ({}), so searches miss some of them."
     return [

@@ -58,7 +58,7 @@ def _errors_of(path: Path) -> Generator[None]:
         raise InputError(
             f"{path} exists already.",
             why="An export does not replace a file by default.",
-            then="Choose another file, or pass overwrite=True or --overwrite.",
+            then="Choose another file, or pass overwrite=True.",
         ) from None
     except OSError as error:
         raise InputError(

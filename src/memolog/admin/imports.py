@@ -72,7 +72,7 @@ async def _import_files(
     if resource is None and set(kinds.values()) != {FORMAT}:
         raise InputError(
             "`resource` is missing, and the source does not name one.",
-            then='Pass resource="alice", or --resource alice.',
+            then='Pass resource="alice".',
         )
     tally = replace(tally, format=next(iter(kinds.values())), skipped=unknown)
     for file, kind in kinds.items():

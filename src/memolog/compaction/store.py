@@ -211,11 +211,12 @@ class Compactions(Calls):
 
     @writes("compactions.prune")
     def prune(
-        self, resource: str, thread: str, *, days: int, now: datetime, left: Callable[[str], str]
+        self, resource: str, thread: str, *, days: int, now: datetime, left: Callable[[str], str], dry_run: bool = False
     ) -> Script[Pruned]:
         """Remove the raw text of compacted messages that are old, observed and linked to no open task.
 
         The search text of a short message is its raw text, so `left` returns the words of a search text that may stay.
+        `dry_run` only counts.
         """
         check_ids(resource=resource, thread=thread)
         youngest = to_micros(now - timedelta(days=days))
@@ -234,8 +235,9 @@ class Compactions(Calls):
                 chosen.append(row.seq)
             else:
                 kept[reason] += 1
-        yield from _pruning(thread_pk, chosen, left)
-        return Pruned(messages=len(chosen), is_clean=False, **kept)
+        if not dry_run:
+            yield from _pruning(thread_pk, chosen, left)
+        return Pruned(messages=len(chosen), is_clean=False, dry_run=dry_run, **kept)
 
 
 # ---------------------------------------------------------------- pieces of scripts

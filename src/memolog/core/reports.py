@@ -221,5 +221,7 @@ class Pruned:
     not_observed: int = 0
     open_task: int = 0
     not_compacted: int = 0
+    dry_run: bool = False
+    """Whether the messages were only counted, and nothing was deleted."""
     is_clean: bool = False
     """Whether the SQLite file was rewritten, so that it contains no deleted byte."""

@@ -164,15 +164,8 @@ class SqliteEngine(Engine):
     def _address(self, *, read_only: bool) -> str:
         if self._memory:
             return ":memory:"
-        mode = ("?mode=ro&immutable=1" if self._sealed() else "?mode=ro") if read_only else ""
+        mode = ("?mode=ro&immutable=1" if self._read_only and is_sealed(self.path) else "?mode=ro") if read_only else ""
         return Path(self.path).absolute().as_uri() + mode
-
-    def _sealed(self) -> bool:
-        """Return whether the folder is read-only and has no journal. SQLite then cannot create the files that a reader needs."""
-        if not self._read_only or Path(f"{self.path}-wal").exists():
-            return False
-        folder = Path(self.path).absolute().parent
-        return not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
     def _prepare(self, connection: sqlite3.Connection, *, read_only: bool) -> None:
         connection.execute("PRAGMA foreign_keys = ON")
@@ -442,6 +435,14 @@ def keep_journal(connection: sqlite3.Connection, *, timeout: float) -> None:
             time.sleep(_RETRY_SECONDS)
         else:
             return
+
+
+def is_sealed(path: "str | os.PathLike[str]") -> bool:
+    """Return whether the folder is read-only and has no journal. SQLite then cannot create the files that a reader needs."""
+    if Path(f"{path}-wal").exists():
+        return False
+    folder = Path(path).absolute().parent
+    return not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def code_of(error: sqlite3.Error) -> int:

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
-from memolog.db.sqlite import mapped_errors
+from memolog.db.sqlite import is_sealed, mapped_errors
 
 PARTIAL = r"\.[a-z0-9_]{8}\.partial"
 """A pattern for the end of the name of a file that is being written."""
@@ -36,7 +36,8 @@ def connect(
 
     The schema is not trusted, so its triggers, views and indexes cannot call functions with side effects.
     """
-    address = f"{Path(path).absolute().as_uri()}?mode={mode}"
+    immutable = "&immutable=1" if mode == "ro" and is_sealed(path) else ""
+    address = f"{Path(path).absolute().as_uri()}?mode={mode}{immutable}"
     with contextlib.closing(sqlite3.connect(address, uri=True, timeout=timeout, isolation_level=None)) as connection:
         connection.execute("PRAGMA trusted_schema = OFF")
         yield connection
@@ -62,12 +63,15 @@ def rebuild_indexes(path: str, *, timeout: float = 10.0) -> None:
         _run_on_indexes(connection, "optimize")
 
 
-def damage_in(path: str, *, timeout: float = 10.0) -> tuple[list[str], list[str]]:
-    """Return the problems that SQLite finds in the file, and a line for each full-text index that does not match its rows."""
-    with mapped_errors(path), connect(path, timeout=timeout) as connection:
+def damage_in(path: str, *, timeout: float = 10.0, read_only: bool = False) -> tuple[list[str], list[str]]:
+    """Return the problems that SQLite finds in the file, and a line for each full-text index that does not match its rows.
+
+    With `read_only`, the full-text indexes are not compared with their rows, because SQLite writes for this check.
+    """
+    with mapped_errors(path), connect(path, "ro" if read_only else "rw", timeout=timeout) as connection:
         lines = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)").fetchall()]
         wrong: list[str] = []
-        for name in _text_indexes(connection):
+        for name in () if read_only else _text_indexes(connection):
             try:
                 connection.execute(f"INSERT INTO {name} ({name}, rank) VALUES ('integrity-check', 1)")
             except sqlite3.DatabaseError as error:

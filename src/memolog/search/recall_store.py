@@ -193,7 +193,7 @@ def _several(what: str, threads: Sequence[str], why: str) -> InputError:
     return InputError(
         f"Several threads have a {what}: {names}.",
         why=why,
-        then="Pass the thread: thread=…, or --thread on the command line.",
+        then="Pass the thread: thread=….",
     )
 
 

@@ -53,7 +53,7 @@ class TaskCalls:
     async def _begun(self, *, to_write: bool = False) -> Self:
         """Return a copy of this object for one call. It has the time at which the call began, also if its script runs again."""
         if to_write and self._config.read_only:
-            raise StoreReadOnly("This memory is read-only.", then="Open another one without read_only.")
+            raise StoreReadOnly("This memory is read-only.", then="Open another Memory without read_only.")
         components = await self._open_components()
         if self._session is None:
             # Claims need a session. With a new id, they belong to this object only.

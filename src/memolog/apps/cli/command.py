@@ -60,23 +60,37 @@ def chosen_address(named: str | None, *, installed: bool = True) -> str:
 
 
 def refuse_missing(address: str) -> None:
-    """Raise if the database is a file that does not exist. Only `init`, `import`, `restore` and `demo` create a database."""
+    """Raise if the database is a file that does not exist or is empty. Only `init`, `import`, `restore` and `demo` create one."""
     if is_missing(address):
         from memolog.db.postgres_address import safe_url
 
         path = safe_url(_path_in(address))
         raise StoreUnavailable(
             f"There is no database {path}.",
+            why="The file is empty." if Path(_path_in(address)).exists() else "",
             then=f"Pass another with --db or MEMOLOG_DB, create it with `memolog init --db {path}`, or try `memolog demo`.",
         )
 
 
 def is_missing(address: str) -> bool:
-    """Return whether the database is a file that does not exist."""
+    """Return whether the database is a file that does not exist or has 0 bytes."""
     if "://" in address and not address.startswith("sqlite:"):
         return False
     path = _path_in(address)
-    return path != ":memory:" and bool(path.strip()) and not Path(path).exists()
+    if path == ":memory:" or not path.strip():
+        return False
+    file = Path(path)
+    return not file.exists() or (file.is_file() and not file.stat().st_size)
+
+
+def _is_writable(address: str) -> bool:
+    """Return whether this user may write to the file of a database and to its folder, where SQLite keeps the journal."""
+    path = Path(_path_in(address)).absolute()
+    if not path.is_file():
+        # A database in RAM or of PostgreSQL, or an address that is refused later.
+        return True
+    effective = os.access in os.supports_effective_ids
+    return all(os.access(one, os.W_OK, effective_ids=effective) for one in (path, path.parent))
 
 
 def _path_in(address: str) -> str:
@@ -217,6 +231,7 @@ EXIT_CODES: Final[dict[int, str]] = {
     4: "a conflict, or the database is busy; the same command may succeed later",
     130: "interrupted",
 }
+Writes: TypeAlias = bool | Literal["if allowed"]
 Needs: TypeAlias = Literal["nothing", "address", "database", "resource", "thread"]
 
 InResource = Annotated[str | None, typer.Option("--resource", "-r", help="Only this resource. Default: all.")]
@@ -388,7 +403,7 @@ def verb(
     *,
     example: str,
     needs: Needs = "thread",
-    writes: bool = False,
+    writes: Writes = False,
     makes: bool = False,
     installed: bool = True,
     settings: Mapping[str, object] | None = None,
@@ -397,7 +412,8 @@ def verb(
     """Return a decorator that registers a function as a command with the common options.
 
     `needs` selects whether a database, a resource or a thread is opened first. With "address", the function opens the
-    database itself. `writes` means that the function changes the database, and `makes` that it may create the database.
+    database itself. `writes` means that the function changes the database, and `makes` that it may create the database. With
+    `writes="if allowed"`, a database that this user may not write to is opened read-only, unless --repair is given.
     `installed` means that the default may be the database of installed hooks. `settings` override the configuration for this
     command. `example` has one example on each line.
     """
@@ -449,7 +465,7 @@ def _perform(
     work: Verb,
     needs: Needs,
     *,
-    writes: bool,
+    writes: Writes,
     makes: bool,
     installed: bool,
     settings: Mapping[str, object],
@@ -465,6 +481,8 @@ def _perform(
     try:
         address = chosen_address(given.pop("db"), installed=installed) if needs != "nothing" else ""
         file = _settings_file(given.pop("config_named"))
+        if writes == "if allowed" and not given.get("repair") and not _is_writable(address):
+            settings = {**settings, "read_only": True}
         config = Config.load(toml=file, environment=os.environ).with_overrides(settings)
         call = Call(address=address, config=config, settings_file=file, as_json=as_json, work=under_way)
         answer = asyncio.run(_answer(work, call, needs, writes=writes, makes=makes, given=given))
@@ -497,7 +515,9 @@ def _show_interruption(work: Work) -> None:
     output.console(to_stderr=True).print(output.styled(words), soft_wrap=True)
 
 
-async def _answer(work: Verb, call: Call, needs: Needs, *, writes: bool, makes: bool, given: dict[str, Any]) -> Answer:
+async def _answer(
+    work: Verb, call: Call, needs: Needs, *, writes: Writes, makes: bool, given: dict[str, Any]
+) -> Answer:
     if needs in {"nothing", "address"}:
         return await work(call, **given)
     if not makes:
@@ -505,9 +525,7 @@ async def _answer(work: Verb, call: Call, needs: Needs, *, writes: bool, makes: 
     from memolog.memory import Memory
 
     resource, thread = given.pop("resource_named", None), given.pop("thread_named", None)
-    # A dry run must not create the file of the database, so it uses an empty database in RAM.
-    is_tried = makes and given.get("dry_run", False) and is_missing(call.address)
-    async with Memory(":memory:" if is_tried else call.address, config=call.config) as memory:
+    async with Memory(call.address, config=call.config) as memory:
         call.opened = memory
         if needs in {"resource", "thread"}:
             call.resource = await chosen_resource(memory, resource)

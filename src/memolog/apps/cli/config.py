@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memolog.apps.cli.command import Answer, Call, chosen_resource, is_missing, listing, refuse_unknown, verb
-from memolog.apps.cli.output import counted, fields, styled
+from memolog.apps.cli.output import Exact, counted, fields, styled
 from memolog.errors import InputError
 
 if TYPE_CHECKING:
@@ -105,7 +105,8 @@ async def config(
     }
     if toml:
         # Values of the database are not written to the file, because in a settings file they would count as given by the user.
-        return Answer(data=data, show=_toml(shown, _values(call.config, known)), code=0 if shown else 1)
+        lines = _toml(shown, _values(call.config, known))
+        return Answer(data=data, show=lambda: Exact([(line, "") for line in lines]), code=0 if shown else 1)
 
     def row(setting: "Setting") -> "tuple[Text | str, ...]":
         value = values[setting.name]
@@ -157,8 +158,8 @@ def _default(setting: "Setting") -> object:
     return setting.default.to_dict() if isinstance(setting.default, KeepRecent) else setting.default
 
 
-def _toml(shown: "list[Setting]", values: "Mapping[str, object]") -> str:
-    """Return the text of a settings file. Settings with their default value are written as comments."""
+def _toml(shown: "list[Setting]", values: "Mapping[str, object]") -> list[str]:
+    """Return the lines of a settings file. Settings with their default value are written as comments."""
     lines: list[str] = []
     section = ""
     # Settings without a section must be first, because after a table header they would belong to that table.
@@ -170,7 +171,7 @@ def _toml(shown: "list[Setting]", values: "Mapping[str, object]") -> str:
         value = values[setting.name]
         mark = "# " if value == _default(setting) else ""
         lines += [f"# {setting.meaning}", f"{mark or ('# ' if value is None else '')}{leaf} = {_toml_value(value)}"]
-    return "\n".join(lines)
+    return lines
 
 
 def _toml_value(value: object) -> str:

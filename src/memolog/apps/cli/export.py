@@ -5,7 +5,7 @@ from typing import IO, TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, DryRun, InResource, chosen_resource, chosen_thread, verb
+from memolog.apps.cli.command import Answer, Call, DryRun, InResource, chosen_resource, chosen_thread, is_missing, verb
 from memolog.apps.cli.output import JsonOutput, clean, fields
 from memolog.core.exact_json import encode
 from memolog.errors import InputError
@@ -72,7 +72,7 @@ async def _export_markdown(
     return Answer(data=data, show=f"The log of {name} was written to {file} ({size:,} bytes).")
 
 
-@verb(app, needs="database", writes=True, makes=True, name="import", example="memolog import alice.jsonl --db copy.db")
+@verb(app, needs="address", writes=True, makes=True, name="import", example="memolog import alice.jsonl --db copy.db")
 async def import_(
     call: Call,
     file: Annotated[Path, typer.Argument(help="Export of Memolog, or transcript or database of another system.")],
@@ -91,8 +91,18 @@ async def import_(
 
         raise InputError(f"There is no file {safe_url(str(file))}.", then="Check the path.")
     then = "Nothing was changed." if dry_run else "What was imported is stored. Run the command again for the rest."
+
+    async def import_into(address: str, *, dry_run: bool) -> "ImportReport":
+        from memolog.memory import Memory
+
+        async with Memory(address, config=call.config) as memory:
+            return await memory.import_from(file, resource=resource, format=format_, dry_run=dry_run, revive=revive)
+
     with call.progress(f"importing {file}", then):
-        report = await call.memory.import_from(file, resource=resource, format=format_, dry_run=dry_run, revive=revive)
+        # Only an import that adds something creates a database, so it is tried first with an empty database in RAM.
+        tried = await import_into(":memory:", dry_run=True) if is_missing(call.address) else None
+        is_done = tried is not None and (dry_run or tried.has_changed_nothing)
+        report = tried if tried and is_done else await import_into(call.address, dry_run=dry_run)
     return Answer(data=report, show=lambda: _show_import(report))
 
 

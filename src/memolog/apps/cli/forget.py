@@ -1,8 +1,9 @@
 """Forget memory, correct lines of the log, and check the database: `forget`, `correct`, `retract`, `reinstate` and `doctor`."""
 
 import os
+import re
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+# Name of a line of the log: line 2 of group g3.
+_NAME: Final = re.compile(r"g[0-9]+\.[0-9]+")
 # Printed after Ctrl-C.
 _ATOMIC = "Forgetting is one transaction: all or nothing. --dry-run shows what is still there. Run the command again to finish."
 _Line = Annotated[
@@ -33,10 +36,16 @@ async def forget(
     call: Call,
     thread: Annotated[
         str | None,
-        typer.Option("--thread", "-t", help="Forget this thread. With --message: the thread of the message."),
+        typer.Option(
+            "--thread", "-t", help="Forget this thread. With --message or --observation: the thread that it is in."
+        ),
     ] = None,
-    message: Annotated[str | None, typer.Option(help="Forget the message with this id.")] = None,
-    observation: Annotated[str | None, typer.Option(help="Forget the line of the log with this id.")] = None,
+    message: Annotated[
+        str | None, typer.Option(help="Forget the message with this id or, with --thread, this number.")
+    ] = None,
+    observation: Annotated[
+        str | None, typer.Option(help="Forget the line of the log with this id or, with --thread, this name (g3.2).")
+    ] = None,
     everything: Annotated[bool, typer.Option("--everything", help="Forget the whole memory of the resource.")] = False,
     retention: Annotated[
         bool, typer.Option("--retention", help="Forget messages that are older than the retention settings allow.")
@@ -51,6 +60,10 @@ async def forget(
             "More than one thing to forget was given." if any(targets) else "Nothing to forget was given.",
             then="Pass exactly one of --message, --observation, --thread, --everything and --retention.",
         )
+    if message is not None:
+        message = await _message_id(call, message, thread)
+    if observation is not None:
+        observation, thread = await _observation_id(call, observation, thread), None
 
     async def run(*, dry_run: bool) -> "Forgotten":
         if retention:
@@ -65,6 +78,40 @@ async def forget(
         if not dry_run:
             await _purge(call)
     return Answer(data=gone, show=lambda: _show_forgotten(gone), code=0 if _counts(gone) else 1)
+
+
+async def _message_id(call: Call, name: str, thread: str | None) -> str:
+    """Return the id of a message. `name` is the id itself, or the number of a message of the thread."""
+    if not name.isdecimal():
+        return name
+    try:
+        return (await call.of_resource.message(name, thread=thread))[0].id
+    except NotFound:
+        if thread is None:
+            raise InputError(
+                f"There is no message with the id {name}, and a message number needs a thread.",
+                why="Each thread numbers its messages from 1.",
+                then="Pass --thread.",
+            ) from None
+        number = int(name)
+        found = (await call.of_resource.thread(thread).messages(after=max(0, number - 1), limit=1)).items
+        if not found or found[0].seq != number:
+            raise
+        return found[0].id
+
+
+async def _observation_id(call: Call, name: str, thread: str | None) -> str:
+    """Return the id of a line of the log. `name` is the id itself, or a name like `g3.2` in the log of the thread."""
+    if not _NAME.fullmatch(name):
+        return name
+    if thread is None:
+        raise InputError(
+            f"The line {name} needs a thread.",
+            why="The log of each thread numbers its groups from 1.",
+            then="Pass --thread, or the id of the line from `memolog log --ids`.",
+        )
+    call.thread = (await call.of_resource.thread(thread).info()).id
+    return await _id_of(call, name, "active", "retracted")
 
 
 async def _purge(call: Call) -> None:
@@ -110,17 +157,17 @@ def _show_forgotten(gone: "Forgotten") -> "RenderableType":
 # ---------------------------------------------------------------- correcting
 
 
-async def _id_of(call: Call, name: str, state: str) -> str:
+async def _id_of(call: Call, name: str, *states: str) -> str:
     """Return the id of a line of the log. `name` is the id itself, or a name like `g3.2` (line 2 of group g3)."""
-    handle, _, number = name.partition(".")
-    if not (handle.startswith("g") and number.isdigit()):
+    if not _NAME.fullmatch(name):
         return name
+    handle, _, number = name.partition(".")
     groups = {group.id for group in await call.of_thread.groups() if group.handle == handle}
     lines = [line for line in await call.of_thread.log(retracted=True) if line.group in groups]
-    found = [line.id for line in lines if line.ordinal == int(number) and line.state == state]
+    found = [line.id for line in lines if line.ordinal == int(number) and line.state in states]
     if not found:
         raise NotFound(
-            f"There is no {state} line {name} in the log of {call.thread}.",
+            f"There is no {' or '.join(states)} line {name} in the log of {call.thread}.",
             then="`memolog log --sources` shows the lines. You can also pass the id of a line.",
         )
     return found[-1]
@@ -165,8 +212,8 @@ async def reinstate(call: Call, observation: _Line) -> Answer:
 # ---------------------------------------------------------------- the doctor
 
 
-# The database is opened for writing, because only then can SQLite check the file.
-@verb(app, needs="database", writes=True, example="memolog doctor")
+# SQLite can compare a full-text index with its rows only if it may write.
+@verb(app, needs="database", writes="if allowed", example="memolog doctor")
 async def doctor(
     call: Call,
     resource: InResource = None,
@@ -181,10 +228,15 @@ async def doctor(
     with call.progress("repairing" if repair else "examining", then):
         report = await call.memory.doctor(resource, repair=repair)
     data = {"healthy": report.is_healthy, **encode(report), "examined": dict(report.examined)}
-    return Answer(data=data, show=lambda: _show_report(report, repair=repair), code=0 if report.is_healthy else 1)
+    is_partial = call.memory.config.read_only
+    return Answer(
+        data=data,
+        show=lambda: _show_report(report, repair=repair, is_partial=is_partial),
+        code=0 if report.is_healthy else 1,
+    )
 
 
-def _show_report(report: "Report", *, repair: bool) -> "RenderableType":
+def _show_report(report: "Report", *, repair: bool, is_partial: bool) -> "RenderableType":
     found: list[tuple[str, Text]] = []
     for finding in report.findings:
         state = "repaired" if finding.repaired else "can be repaired" if finding.is_safe else "cannot be repaired"
@@ -196,6 +248,7 @@ def _show_report(report: "Report", *, repair: bool) -> "RenderableType":
     return fields(
         [
             ("examined", ", ".join(_examined(what, n) for what, n in report.examined)),
+            ("not examined", "the full-text index, because the database is opened read-only" if is_partial else None),
             *found,
             ("copy before the repair", report.copy or None),
             ("result", result),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, Yes, confirm, listing, refuse_unknown, verb
+from memolog.apps.cli.command import Answer, Call, DryRun, Yes, confirm, listing, refuse_unknown, verb
 from memolog.apps.cli.output import counted, fields, one_line, styled, when
 from memolog.apps.cli.status import show_status
 from memolog.errors import InputError, NotFound
@@ -218,8 +218,8 @@ def _name(batch: "Compaction") -> str:
     settings={"compaction.prune": True},
     example="memolog prune --thread notes --yes",
 )
-async def prune(call: Call, yes: Yes = False) -> Answer:
-    """Delete the raw text of old messages. This cannot be undone. Exit code 1: there was nothing to delete.
+async def prune(call: Call, dry_run: DryRun = False, yes: Yes = False) -> Answer:
+    """Delete the raw text of old messages. This cannot be undone. Exit code 1: there is nothing to delete.
 
     The text is deleted only if the message is older than the setting compaction.prune_days, observed, compacted, and not
     linked to an open task. Summaries and observations stay, and search still finds names and numbers.
@@ -227,12 +227,12 @@ async def prune(call: Call, yes: Yes = False) -> Answer:
     days = call.config.compaction.prune_days
     confirm(
         f"Raw text of {call.thread} that is older than {counted(days, 'day')} will be deleted. This cannot be undone.",
-        yes=yes,
+        yes=yes or dry_run,
     )
     with call.progress(
         f"pruning {call.thread}", "Either all of the text is deleted, or none. `memolog status` still works."
     ):
-        pruned = await call.of_thread.prune()
+        pruned = await call.of_thread.prune(dry_run=dry_run)
     return Answer(data=pruned, show=lambda: _show_pruned(pruned), code=0 if pruned.messages else 1)
 
 
@@ -245,7 +245,10 @@ def _show_pruned(pruned: "Pruned") -> "RenderableType":
     }
     return fields(
         [
-            ("deleted", f"the raw text of {counted(pruned.messages, 'message')}"),
+            (
+                "would be deleted" if pruned.dry_run else "deleted",
+                f"the raw text of {counted(pruned.messages, 'message')}",
+            ),
             *((f"kept, {why}", counted(number, "message")) for why, number in kept.items() if number),
             ("file", "rewritten without the deleted text" if pruned.is_clean else None),
         ]

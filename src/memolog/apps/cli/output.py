@@ -47,6 +47,27 @@ _UNSEEN: Final = re.compile(
 # A visible symbol for each control character.
 _PICTURES: Final = {chr(code): chr(0x2400 + code) for code in range(0x20)}
 
+# Commands for the calls that errors of the library name.
+_COMMANDS: Final = {
+    "branches": "branches",
+    "history": "history",
+    "compactions": "compactions",
+    "draft_summary": "tasks draft",
+    "merge": "wm merge",
+    "read": "wm show",
+    "replace": "wm set",
+    "versions": "wm versions",
+}
+_CALL: Final = re.compile(rf"\b({'|'.join(_COMMANDS)})\(\)")
+# An argument of a call: `overwrite=True`, `thread=…`, `resource="alice"` or `tokens=2000`.
+_ARGUMENT: Final = re.compile(r'(?<![\w(-])([a-z_]+)=(?:True\b|…|"([^"…]+)"|(\d+))')
+# Advice that is different on the command line, where no Memory is opened in Python.
+_SENTENCES: Final = {
+    ", or open it with read_only=True": "",
+    "Open another Memory without read_only.": "Remove read_only from the settings.",
+    "Open it once without read_only, which updates the schema.": "Update the schema with `memolog init`.",
+}
+
 
 def console(*, to_stderr: bool = False) -> "Console":
     """Return a console with the width of the terminal. Without a terminal, the width is `COLUMNS`, or fixed."""
@@ -63,12 +84,30 @@ def is_wrapped() -> bool:
     return sys.stdout.isatty() or bool(os.environ.get("COLUMNS"))
 
 
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """Lines that another program may read, such as a diff, each with a style. `show` never wraps or strips them."""
+
+    lines: Sequence[tuple[str, str]]
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        from rich.segment import Segment
+
+        # A segment is printed as it is. A rich text would replace tabs by spaces.
+        for line, style in self.lines:
+            yield Segment(clean(line), console.get_style(style) if style else None)
+            yield Segment.line()
+
+
 def show(shown: "RenderableType") -> None:
-    """Print output for people. Spaces at the ends of lines are removed."""
+    """Print output. Spaces at the ends of lines are removed, except in `Exact` lines."""
     from rich.segment import Segments
     from rich.text import Text
 
     out = console()
+    if isinstance(shown, Exact):
+        out.print(shown, crop=False, soft_wrap=True, end="")
+        return
     options = out.options
     if isinstance(shown, Text):
         shown = Paragraph(shown)
@@ -310,24 +349,30 @@ def table(
 
 def show_diff(text: str) -> "RenderableType":
     """Return a unified diff in colours."""
-    from rich.console import Group
-
     if not text.strip():
         return styled("There is no difference.", "dim")
     colours = {"+": "green", "-": "red", "@": "cyan"}
-    lines = [(line, colours.get(line[:1], "")) for line in text.splitlines()]
-    return Group(*(Paragraph(styled(line[1:], colour), styled(line[:1], colour)) for line, colour in lines))
+    return Exact([(line, colours.get(line[:1], "")) for line in text.splitlines()])
+
+
+def in_options(text: str) -> str:
+    """Return the text of an error with options and commands in the place of Python: `overwrite=True` becomes `--overwrite`."""
+    for python, words in _SENTENCES.items():
+        text = text.replace(python, words)
+    text = _ARGUMENT.sub(lambda hit: " ".join(filter(None, (f"--{hit[1].replace('_', '-')}", hit[2] or hit[3]))), text)
+    return _CALL.sub(lambda hit: f"`memolog {_COMMANDS[hit[1]]}`", text)
 
 
 def show_error(error: MemologError, *, as_json: bool) -> None:
     """Print an error with its cause and advice, as text to stderr or as JSON to standard output."""
+    then = in_options(error.then) if error.then else error.then
     if as_json:
-        kind = type(error).__name__
-        words = {"kind": kind, "what": error.what, "why": error.why, "then": error.then, "retryable": error.retryable}
+        words = {"kind": type(error).__name__, "what": error.what, "why": error.why, "then": then}
+        words["retryable"] = error.retryable
         print_json({"error": words})
         return
     err = console(to_stderr=True)
     err.print(Paragraph(styled(error.what), styled("Error: ", "bold red")), soft_wrap=True)
-    for label, words in (("Why", error.why), ("Next", error.then)):
+    for label, words in (("Why", error.why), ("Next", then)):
         if words:
             err.print(Paragraph(styled(words), styled(f"{label:>5}: ", "dim")), soft_wrap=True)

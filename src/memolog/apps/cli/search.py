@@ -22,8 +22,8 @@ app = typer.Typer()
 _NEIGHBOUR: Final = 120
 
 
-# A search first updates the index, so it needs write access.
-@verb(app, needs="resource", writes=True, example='memolog search "login schema" --limit 3')
+# A search first updates the index, if this user may write to the database.
+@verb(app, needs="resource", writes="if allowed", example='memolog search "login schema" --limit 3')
 async def search(
     call: Call,
     query: Annotated[str, typer.Argument(help="Text to find: words, a name, part of a path.")],
@@ -69,8 +69,8 @@ def _show_results(found: "SearchAnswer", title: str, *, ids: bool) -> "Renderabl
         lines.append(Paragraph(styled(words, "dim")))
     if found.behind:
         threads = f"{counted(found.behind, 'thread')} {'has' if found.behind == 1 else 'have'}"
-        words = f"{threads} messages that are not in the index yet, and a read-only memory cannot update the index."
-        lines.append(Paragraph(styled(f"{words} Search once without read_only.", "yellow")))
+        words = f"{threads} messages that are not in the index yet, and this search could not update the index."
+        lines.append(Paragraph(styled(f"{words} Search once with write access to the database.", "yellow")))
     if found.next:
         lines.append(styled(f"next page: --cursor {found.next}", "dim"))
     return Group(*lines)
@@ -141,6 +141,7 @@ async def recall(
     tool: Annotated[str | None, typer.Option(help="Only calls and results of this tool.")] = None,
     part: Annotated[int | None, typer.Option(help="Only this part of each message, counted from 0.", min=0)] = None,
     tokens: Annotated[int, typer.Option(help="Maximum number of tokens per page.", min=200)] = 2_000,
+    ids: Annotated[bool, typer.Option("--ids", help="Show the id of each message.")] = False,
     cursor: Cursor = None,
 ) -> Answer:
     """Show the original messages of a reference, in pages. Exit code 1: nothing to show."""
@@ -161,7 +162,7 @@ async def recall(
         hint = " (--thread selects another one)" if is_latest else ""
         lines: list[RenderableType] = [heading(f"Thread {', '.join(threads)}{hint}")] if threads else []
         for item in page.items:
-            lines += _recalled(item, several=len(threads) > 1, full=full)
+            lines += _recalled(item, several=len(threads) > 1, full=full, ids=ids)
         if not page.items:
             lines.append(_nothing(tool, part))
         for name, token in (("before", page.previous), ("after", page.next)):
@@ -197,11 +198,11 @@ async def _with_neighbours(call: Call, thread: str | None, reference: str, count
     return f"{where} {max(1, first - count)}-{last + count}".strip() if 0 < first <= last else reference
 
 
-def _recalled(item: "Recalled", *, several: bool, full: bool) -> "Iterator[RenderableType]":
+def _recalled(item: "Recalled", *, several: bool, full: bool, ids: bool) -> "Iterator[RenderableType]":
     """Yield a message: with `full` its head and its whole parts, otherwise one paragraph."""
     place = f"{item.thread} #{item.seq}" if several else f"#{item.seq}"
     who = f'{item.role} "{item.speaker}"' if item.speaker else item.role
-    head = f"{place} {when(item.at)} {who}"
+    head = " ".join(filter(None, (place, when(item.at), who, item.id if ids else "")))
     if item.state != "live":
         yield Paragraph(styled(f"{head}: [{item.state}]", "dim"))
         return
