@@ -194,12 +194,12 @@ def test_nothing_gives_nothing_but_now() -> None:
 
 
 def test_use_of_the_memory_is_explained_where_there_is_one() -> None:
-    """The explanation comes with a log or a working memory, after the application's own words."""
+    """A log is explained where there is one, and a working memory by itself in other words, after the words of the application."""
     assert [block.name for block in build(view(instructions="Be kind.")).blocks] == ["instructions"]
     names = [block.name for block in build(view(instructions="Be kind.", groups=(group(1),))).blocks]
     assert names == ["instructions", "usage", "group g1"]
     names = [block.name for block in build(view(working_memory="x", working_memory_now="x")).blocks]
-    assert names == ["usage", "working-memory"]
+    assert names == ["facts", "working-memory"]
 
 
 def test_groups_are_shown_as_they_were_stored() -> None:
