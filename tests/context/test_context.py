@@ -194,7 +194,7 @@ def test_nothing_gives_nothing_but_now() -> None:
 
 
 def test_use_of_the_memory_is_explained_where_there_is_one() -> None:
-    """A log is explained where there is one, and a working memory by itself in other words, after the words of the application."""
+    """A log is explained where there is one. A working memory alone is explained in other words."""
     assert [block.name for block in build(view(instructions="Be kind.")).blocks] == ["instructions"]
     names = [block.name for block in build(view(instructions="Be kind.", groups=(group(1),))).blocks]
     assert names == ["instructions", "usage", "group g1"]
