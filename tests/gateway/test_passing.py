@@ -21,6 +21,7 @@ from memolog.adapters.exchange import at
 from memolog.apps.gateway import GatewaySettings, serve
 from memolog.apps.gateway.headers import passed_back, passed_on
 from memolog.apps.gateway.settings import read_tokens
+from memolog.errors import ThreadNotFound
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -537,3 +538,36 @@ async def test_requests_are_answered_without_a_database(tmp_path: Path, monkeypa
             assert await ask(other, "Two.") == "You said: Two."
         async with absent:
             assert await other.lines() == TWO_TURNS
+
+
+EMPTY: dict[str, list[Any]] = {
+    "chat": [
+        {"messages": []},
+        {"messages": [{"role": "system", "content": "Be exact."}]},
+        *({"messages": [{"role": "user", "content": content}]} for content in ("", None, [], " ")),
+        {"messages": [{"role": "user"}]},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": ""}]}]},
+    ],
+    "responses": [{"input": ""}, {"input": []}, {"input": [{"role": "user", "content": ""}]}],
+    "messages": [{"messages": []}, *({"messages": [{"role": "user", "content": content}]} for content in ("", []))],
+}
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_an_empty_request_is_passed_on_unchanged(tmp_path: Path, api: str) -> None:
+    """Nothing is added to a request without content and nothing of it is stored, on a new thread and on an old one."""
+    async with opened(tmp_path / "memolog.db", echo) as world:
+        for is_new in (True, False):
+            for body in EMPTY[api]:
+                world.upstream.script = scripted(JSONResponse({"error": {"message": "Empty."}}, 200))
+                sent = {"model": "m", **body}
+                got = await world.http.post(PATHS[api], json=sent, headers=THREAD)
+                assert got.json() == {"error": {"message": "Empty."}}
+                assert world.upstream.seen[-1].body == sent
+                if is_new:
+                    with pytest.raises(ThreadNotFound):
+                        await world.lines()
+                else:
+                    assert await world.lines() == ["user: Hello.", "assistant: You said: Hello."]
+            world.upstream.script = echo
+            await world.http.post(PATHS[api], json=BODIES[api], headers=THREAD)

@@ -146,7 +146,7 @@ class Gateway:
         raw = await self._body(request) if raw is None else raw
         body = check_body(api, _object(raw))
         if body is None:
-            # The body is malformed. Pass it on unchanged, so that the client gets the error message of the provider.
+            # The body is malformed or empty. Pass it on unchanged, so that the client gets the error message of the provider.
             return await self._pass(request.method, url, headers, raw)
         await self._saved(scope)
         sent = passed_on(headers, is_read=True)

@@ -24,6 +24,7 @@ from memolog.adapters.openai.responses import RESPONSES_API
 from memolog.adapters.provider_limits import is_refused, take_back
 from memolog.apps.gateway.headers import Pairs, passed_back
 from memolog.apps.gateway.scope import Scope
+from memolog.context.context import ContextMessage
 from memolog.core.exact_json import dumps
 from memolog.errors import InputError
 
@@ -39,7 +40,7 @@ def api_of(method: str, path: str) -> Api | None:
 
 
 def check_body(api: Api, request: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the request body. None means that the body is malformed.
+    """Return the request body. None means that the body is malformed, or that its messages have no content.
 
     Raises InputError for a valid request that cannot have memory.
     """
@@ -54,10 +55,22 @@ def check_body(api: Api, request: dict[str, Any] | None) -> dict[str, Any] | Non
         )
     messages: object = request.get("input" if is_responses else "messages")
     if is_responses and isinstance(messages, str):
-        return request
+        return request if messages.strip() else None
     if not isinstance(messages, list) or not all(isinstance(one, dict) for one in cast("list[object]", messages)):
         return None
-    return request
+    return None if _is_empty(api, request) else request
+
+
+def _is_empty(api: Api, request: dict[str, Any]) -> bool:
+    """Return whether a request has no content besides its instructions, so that only what memory adds would be sent."""
+    if api.own(request) is None:
+        # The provider adds a conversation that it has stored.
+        return False
+    try:
+        return all(ContextMessage.of(message).is_empty for message in api.given(request))
+    except (AttributeError, TypeError):
+        # The messages cannot be read. The exchange refuses them.
+        return False
 
 
 def is_anthropic(path: str, header_names: Sequence[str]) -> bool:
