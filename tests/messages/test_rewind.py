@@ -20,6 +20,7 @@ from memolog import (
     ToolMessage,
     UserMessage,
 )
+from memolog.core.observation import Span
 from memolog.errors import BranchNotFound, MessageNotFound, ThreadNotFound
 from memolog.events import Withdrawn
 from memolog.memory import Thread
@@ -344,3 +345,51 @@ async def test_a_running_turn_goes_on_after_its_branch_is_restored(memory: Memor
         await thread.restore_branch(branch.id)
         await turn.record("A chair.")
     assert await stored_texts(memory) == [*TALK[0], "What is in the hall?", "A chair."]
+
+
+async def test_restored_messages_keep_their_tasks(memory: Memory) -> None:
+    """Messages that were saved while a task was active, and messages that were linked to it, are linked again."""
+    tasks = memory.resource("alice").tasks(session="one", thread="t1")
+    first, second = await tasks.create("Paint the hall"), await tasks.create("Move to Oslo")
+    await tasks.claim(first.id)
+    thread = await talk(memory, TALK[:2])
+    await tasks.close(first.id, summary="done")
+    await hold(memory, *TALK[2])
+    await tasks.attach(second.id, Span(first=1, last=1), thread="t1")
+
+    async def linked() -> list[list[str]]:
+        return [[one.message.text for one in (await tasks.about(task.id)).messages] for task in (first, second)]
+
+    before = await linked()
+    assert [len(texts) for texts in before] == [4, 1]
+    await tasks.claim(second.id)
+    branch = await thread.rewind(to=0)
+    assert branch is not None
+    assert await linked() == [[], []]
+    await thread.restore_branch(branch.id)
+    assert await linked() == before
+    assert (await memory.doctor()).is_healthy
+
+
+@pytest.mark.parametrize("to", [0, 1])
+async def test_a_message_of_several_rows_is_restored(memory: Memory, to: int) -> None:
+    """A message that grew has several rows. Some of them may have stayed."""
+    thread = memory.thread("t1", resource="alice")
+    for parts in (["One."], ["One.", "Two."], ["One.", "Two.", "Three."]):
+        await thread.save(AssistantMessage(parts, id="m1"))
+    branch = await thread.rewind(to=to)
+    assert branch is not None
+    await thread.restore_branch(branch.id)
+    assert await stored_texts(memory) == ["One.", "Two.", "Three."]
+
+
+async def test_a_preview_shows_the_beginning(memory: Memory) -> None:
+    """A long text is cut at its end. A branch that begins with a tool call shows the call."""
+    thread = memory.thread("t1", resource="alice")
+    words = "It begins here. " + "and goes on, " * 20
+    await thread.save([AssistantMessage([ToolCallPart(id="c1", name="look", arguments={"at": "hall"})])])
+    await thread.save([ToolMessage("c1", "a chair"), UserMessage(words)])
+    previews = [branch.preview for to in (2, 1, 0) if (branch := await thread.rewind(to=to))]
+    assert [words.startswith(previews[0]), len(previews[0])] == [True, 80]
+    assert previews[1:] == ["a chair", 'look({"at":"hall"})']
+    assert [branch.preview for branch in await thread.branches()] == previews
