@@ -1,6 +1,7 @@
 """Rewind a thread to an earlier message, and return to a branch."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,18 @@ import pytest
 from contract.meanwhile import Scribe
 from kit.engines import a_memory
 from kit.talk import hold, listen, logged, of_kind, store_of, stored_texts
-from memolog import AssistantMessage, Config, InputError, Memory, ObservationConfig, UserMessage
+from memolog import (
+    AssistantMessage,
+    Config,
+    InputError,
+    Memory,
+    NewMessage,
+    ObservationConfig,
+    ToolCallPart,
+    ToolMessage,
+    UserMessage,
+)
+from memolog.core.observation import Span
 from memolog.errors import BranchNotFound, MessageNotFound, ThreadNotFound
 from memolog.events import Withdrawn
 from memolog.memory import Thread
@@ -279,3 +291,105 @@ async def test_another_answer_to_a_question_in_the_log(memory: Memory) -> None:
     assert [message.text for message in first.tail] == [TALK[2][0]]
     assert second.render_without_edge().startswith(first.render_without_edge())
     assert [message.text for message in second.tail] == [TALK[2][0], "Then green.", "And the door?"]
+
+
+def a_call(name: str) -> NewMessage:
+    """Return an answer with one tool call."""
+    return AssistantMessage([ToolCallPart(id=name, name="look")])
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_running_turn_is_withdrawn_with_its_later_messages(
+    memory: Memory, address: str, engine_name: str, elsewhere: bool
+) -> None:
+    """A user edits a question while its answer comes: no answer without its question and no result without its call stays."""
+    if engine_name == "memory" and elsewhere:
+        pytest.skip("a database in memory has one process")
+    thread = await talk(memory, TALK[:1])
+    other = Memory(address, config=SMALL, clock=memory.clock) if elsewhere else nullcontext(memory)
+    async with other as editing, thread.turn() as turn:
+        await turn.prepare("What is in the hall?")
+        await turn.record(a_call("c1"))
+        await editing.thread("t1", resource="alice").rewind(to=2)
+        events = listen(memory)
+        context = await turn.prepare(ToolMessage("c1", "a chair"))
+        assert [message.text for message in context.messages] == [*TALK[0]]
+        await turn.record("A chair.")
+        assert [event.messages for event in of_kind(events, Withdrawn)] == [1, 1]
+    assert await stored_texts(memory) == [*TALK[0]]
+    await hold(memory, "What is in the kitchen?", "A table.")
+    assert await stored_texts(memory) == [*TALK[0], "What is in the kitchen?", "A table."]
+    assert (await memory.doctor()).is_healthy
+
+
+async def test_only_the_call_of_a_running_turn_is_withdrawn(memory: Memory) -> None:
+    """The question stays. The result of the withdrawn call does not become a late result."""
+    thread = await talk(memory, TALK[:1])
+    async with thread.turn() as turn:
+        await turn.prepare("What is in the hall?")
+        await turn.record(a_call("c1"))
+        await thread.rewind(to=3)
+        await turn.prepare(ToolMessage("c1", "a chair"))
+        await turn.record("A chair.")
+    assert await stored_texts(memory) == [*TALK[0], "What is in the hall?"]
+    assert (await memory.doctor()).is_healthy
+
+
+async def test_a_running_turn_goes_on_after_its_branch_is_restored(memory: Memory) -> None:
+    """The question is live again, so its answer stays."""
+    thread = await talk(memory, TALK[:1])
+    async with thread.turn() as turn:
+        await turn.prepare("What is in the hall?")
+        branch = await thread.rewind(to=2)
+        assert branch is not None
+        await thread.restore_branch(branch.id)
+        await turn.record("A chair.")
+    assert await stored_texts(memory) == [*TALK[0], "What is in the hall?", "A chair."]
+
+
+async def test_restored_messages_keep_their_tasks(memory: Memory) -> None:
+    """Messages that were saved while a task was active, and messages that were linked to it, are linked again."""
+    tasks = memory.resource("alice").tasks(session="one", thread="t1")
+    first, second = await tasks.create("Paint the hall"), await tasks.create("Move to Oslo")
+    await tasks.claim(first.id)
+    thread = await talk(memory, TALK[:2])
+    await tasks.close(first.id, summary="done")
+    await hold(memory, *TALK[2])
+    await tasks.attach(second.id, Span(first=1, last=1), thread="t1")
+
+    async def linked() -> list[list[str]]:
+        return [[one.message.text for one in (await tasks.about(task.id)).messages] for task in (first, second)]
+
+    before = await linked()
+    assert [len(texts) for texts in before] == [4, 1]
+    await tasks.claim(second.id)
+    branch = await thread.rewind(to=0)
+    assert branch is not None
+    assert await linked() == [[], []]
+    await thread.restore_branch(branch.id)
+    assert await linked() == before
+    assert (await memory.doctor()).is_healthy
+
+
+@pytest.mark.parametrize("to", [0, 1])
+async def test_a_message_of_several_rows_is_restored(memory: Memory, to: int) -> None:
+    """A message that grew has several rows. Some of them may have stayed."""
+    thread = memory.thread("t1", resource="alice")
+    for parts in (["One."], ["One.", "Two."], ["One.", "Two.", "Three."]):
+        await thread.save(AssistantMessage(parts, id="m1"))
+    branch = await thread.rewind(to=to)
+    assert branch is not None
+    await thread.restore_branch(branch.id)
+    assert await stored_texts(memory) == ["One.", "Two.", "Three."]
+
+
+async def test_a_preview_shows_the_beginning(memory: Memory) -> None:
+    """A long text is cut at its end. A branch that begins with a tool call shows the call."""
+    thread = memory.thread("t1", resource="alice")
+    words = "It begins here. " + "and goes on, " * 20
+    await thread.save([AssistantMessage([ToolCallPart(id="c1", name="look", arguments={"at": "hall"})])])
+    await thread.save([ToolMessage("c1", "a chair"), UserMessage(words)])
+    previews = [branch.preview for to in (2, 1, 0) if (branch := await thread.rewind(to=to))]
+    assert [words.startswith(previews[0]), len(previews[0])] == [True, 80]
+    assert previews[1:] == ["a chair", 'look({"at":"hall"})']
+    assert [branch.preview for branch in await thread.branches()] == previews

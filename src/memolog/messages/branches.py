@@ -14,7 +14,7 @@ from typing import ClassVar, TypeAlias
 
 from memolog.core.clock import Clock, from_micros
 from memolog.core.exact_json import decode, dumps, loads
-from memolog.core.message import Message, NewMessage, TextPart
+from memolog.core.message import FilePart, Message, NewMessage, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.core.observation import Observation
 from memolog.core.thread import Hints
 from memolog.db.engine import Engine, reads, writes
@@ -25,8 +25,8 @@ from memolog.errors import BranchNotFound, InputError, MessageNotFound
 from memolog.log.runs import storing_lines
 from memolog.log.store import hint_values
 from memolog.log.withdrawals import LogChanges, Render, WithdrawnRows, ranges, taking_logs, withdrawing_derived
-from memolog.messages.store import Messages
-from memolog.text.cut import cut_end
+from memolog.messages.store import Messages, reading_grown
+from memolog.text.cut import cut
 from memolog.text.escape import one_line
 
 q = load_queries("messages/branches")
@@ -124,9 +124,7 @@ class Branches(LogChanges):
         kept_to = _shared_end(seqs, [row.seq for row in (yield q.live_seqs(thread_pk=thread_pk))])
         rewound = yield from self._rewinding(resource, thread, thread_pk, kept_to, at, again)
         rows = yield from _reading_rows(resource, thread, [seq for seq in seqs if seq > kept_to])
-        copies = [_copy(row) for row in rows if row.state != "forgotten"]
-        ready, _ = self._messages.ready(resource, thread, copies, None)
-        yield from self._messages.saving(resource, thread, ready, at)
+        yield from self._appending(resource, thread, thread_pk, [row for row in rows if row.state != "forgotten"], at)
         yield q.mark_restored(branch_pk=found[0].pk, now=at)
         return rewound
 
@@ -151,6 +149,22 @@ class Branches(LogChanges):
             if last <= live[-1]:
                 gone.update(seq for seq in live if seq > row.kept_to)
         return frozenset(gone)
+
+    def _appending(self, resource: str, thread: str, thread_pk: int, rows: Sequence[Message], at: int) -> Script[None]:
+        """Append copies of withdrawn rows. They have the same ids and content, and the same links to tasks."""
+        pairs: list[dict[str, int]] = []
+        for row in rows:
+            copy = NewMessage(**{field.name: getattr(row, field.name) for field in fields(NewMessage)})
+            # A message may have several rows. Saving it again needs its live parts too, and adds the others as a further row.
+            live = (yield from reading_grown(resource, thread, [row.id])).get(row.id)
+            offered = replace(copy, parts=(*live.parts, *copy.parts)) if live and not live.is_pruned else copy
+            ready, _ = self._messages.ready(resource, thread, [offered], row.turn)
+            saved = yield from self._messages.saving(resource, thread, ready, at)
+            if saved.added:
+                pairs.append({"thread_pk": thread_pk, "old": row.seq, "new": saved.messages[-1].seq})
+        if pairs:
+            yield q.copy_task.many(pairs)
+            yield q.copy_task_links.many(pairs)
 
     def _rewinding(
         self, resource: str, thread: str, thread_pk: int, kept_to: int, at: int, again: Again
@@ -213,23 +227,31 @@ def _reading_rows(resource: str, thread: str, seqs: Sequence[int]) -> Script[lis
     return rows
 
 
+def _text(part: Part) -> str:
+    """Return the words of a part for a preview. Reasoning is not shown."""
+    match part:
+        case TextPart():
+            return part.text
+        case ToolCallPart():
+            return f"{part.name}({part.arguments if isinstance(part.arguments, str) else dumps(part.arguments or {})})"
+        case ToolResultPart():
+            return part.content if isinstance(part.content, str) else dumps(part.content)
+        case FilePart():
+            return part.name or part.media_type or ""
+        case _:
+            return ""
+
+
 def _branch(row: Row, rows: Sequence[Message]) -> Branch:
     left = [message for message in rows if message.state != "forgotten"]
-    texts = (
-        part.text for message in left for part in message.parts if isinstance(part, TextPart) and part.text.strip()
-    )
+    texts = (text for message in left for part in message.parts if (text := one_line(_text(part)).strip()))
     return Branch(
         id=_name(row),
         kept_to=row.kept_to,
         messages=len(left),
         created_at=from_micros(row.created_at),
-        preview=cut_end(one_line(next(texts, "")), _PREVIEW),
+        preview=cut(next(texts, ""), _PREVIEW),
     )
-
-
-def _copy(row: Message) -> NewMessage:
-    """Return a new message with the same id and content. Saving it adds a further row to the stored message."""
-    return NewMessage(**{field.name: getattr(row, field.name) for field in fields(NewMessage)})
 
 
 def _mending(

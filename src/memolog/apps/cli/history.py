@@ -150,9 +150,10 @@ async def restore_branch(
     call: Call, branch: Annotated[str, typer.Argument(help="Branch, such as b1, from `memolog branches`.")]
 ) -> Answer:
     """Restore the messages of a branch. Other messages after the common beginning are withdrawn and become a new branch."""
+    count = next((one.messages for one in await call.of_thread.branches() if one.id == branch), 0)
     made = await call.of_thread.restore_branch(branch)
     answer = _branch_answer(call, made, "")
-    words = f"Restored branch {branch} of {call.thread}. "
+    words = f"Restored branch {branch} of {call.thread}. {counted(count, 'message')} will be observed again. "
     return Answer(data={"restored": branch, "withdrawn": made}, show=f"{words}{answer.show}".strip())
 
 

@@ -54,3 +54,11 @@ SELECT hints, last_seq FROM groups
 WHERE thread_pk = :thread_pk AND kind = 'observer' AND state IN ('active', 'covered') AND last_seq <= :after AND hints IS NOT NULL
 ORDER BY last_seq DESC
 LIMIT 1
+
+-- copy_task --
+UPDATE messages SET task_pk = (SELECT o.task_pk FROM messages o WHERE o.thread_pk = messages.thread_pk AND o.seq = :old)
+WHERE thread_pk = :thread_pk AND seq = :new
+
+-- copy_task_links --
+INSERT INTO task_messages (task_pk, thread_pk, seq, kind)
+SELECT x.task_pk, x.thread_pk, CAST(:new AS BIGINT), x.kind FROM task_messages x WHERE x.thread_pk = :thread_pk AND x.seq = :old
