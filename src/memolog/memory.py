@@ -231,6 +231,7 @@ class Thread(_Handle):
         components = await connection.open()
         config, snapshot = await connection.look(self.id, self.resource, create=False)
         spent = 0.0 if config.budget is None else await spent_of(components.store, self.resource, self.id, config)
+        live = await components.store.messages.live_counts(self.resource, [self.id], up_to=snapshot.cursor)
         return status_of(
             snapshot,
             config,
@@ -241,6 +242,7 @@ class Thread(_Handle):
             unsaved=connection.outbox.counts().get((self.resource, self.id)),
             trouble=connection.bus.trouble(self.resource, self.id),
             dropped=await components.store.logs.count_dropped(snapshot.resource, snapshot.log.pk),
+            live=live[self.id],
         )
 
     async def log(self, *, generation: int | None = None, retracted: bool = False) -> Log:

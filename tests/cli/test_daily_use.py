@@ -185,6 +185,22 @@ def test_a_thread_is_rewound_and_its_branch_restored(folder: Path) -> None:
     assert run("doctor").code == 0
 
 
+def test_live_messages_are_counted_after_a_rewind(folder: Path) -> None:
+    """Withdrawn messages are not counted, and the history names the rewind."""
+    assert run("rewind", "8", "--thread", "atlas").code == 0
+    status = run("status", "--thread", "atlas", "--json").document
+    assert (status["live"], status["covered"] <= 8, status["last_seq"] > 8) == (8, True, True)
+    assert f"covers {status['covered']} of 8 messages" in run("status", "--thread", "atlas").out
+    assert re.search(r"atlas +8 ", run("threads").out)
+    assert "atlas-2: 8 messages" in run("clone", "atlas-2", "--thread", "atlas").out
+    pruned = run("prune", "--thread", "atlas-2", "--dry-run", "--json").document
+    reasons = ("messages", "young", "not_observed", "open_task", "not_compacted")
+    assert sum(pruned[name] for name in reasons) == 8
+    shown = run("history", "--thread", "atlas").out
+    assert "rewind" in shown
+    assert "forget" not in shown
+
+
 def test_a_thread_is_copied_and_set(folder: Path) -> None:
     """`clone` copies messages and log. `override` adds, shows and removes settings of one thread."""
     made = run("clone", "copy", "--thread", "atlas", "--json").document

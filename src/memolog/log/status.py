@@ -55,6 +55,10 @@ class Status:
     """How many messages this process has not been able to save yet. It tries again."""
     dropped: int = 0
     """How many observations reflections have dropped. Search still finds them, and `restore` activates them again."""
+    live: int = 0
+    """How many messages of the thread are neither withdrawn nor forgotten."""
+    covered: int = 0
+    """How many of the live messages the log covers."""
     budget_left: float | None = None
     """The US dollars left for observing and reflecting. 0 if the budget is spent, None if no budget is set."""
 
@@ -65,7 +69,7 @@ class Status:
             ("messages", f"{self.messages.tokens:,} of {self.messages.limit:,} tokens"),
             ("observations", f"{self.observations.tokens:,} of {self.observations.limit:,} tokens"),
             ("not observed", f"{self.backlog_tokens:,} tokens"),
-            ("log", f"{self.groups} groups, generation {self.generation}, {self.cursor} of {self.last_seq} messages"),
+            ("log", f"{self.groups} groups, generation {self.generation}, {self.covered} of {self.live} messages"),
             ("last error", self.last_error),
             ("cost", f"{self.usage.requests} requests, ${self.usage.cost:.4f}"),
         ]
@@ -129,11 +133,12 @@ def status_of(
     unsaved: int | None = None,
     trouble: Degraded | None = None,
     dropped: int = 0,
+    live: tuple[int, int] = (0, 0),
 ) -> Status:
     """Return the status of a thread.
 
     `unsaved` is the number of messages that this process could not save, or None if there are none. `trouble` is the last failure
-    in this process.
+    in this process. `live` has the number of live messages, and how many of them the log covers.
     """
     state = state_of(snapshot, config, Asked(factor=factor))
     log = snapshot.log
@@ -170,5 +175,7 @@ def status_of(
         usage=usage,
         unsaved=unsaved or 0,
         dropped=dropped,
+        live=live[0],
+        covered=live[1],
         budget_left=None if config.budget is None else max(0.0, config.budget - spent),
     )

@@ -300,6 +300,16 @@ class Messages(Calls):
         return (yield from _between(resource, thread, span.first - 1, span.last, None))
 
     @reads
+    def live_counts(
+        self, resource: str, threads: Sequence[str], *, up_to: int = 0
+    ) -> Script[dict[str, tuple[int, int]]]:
+        """Return, by thread, the number of live messages, and how many of them have a number of at most `up_to`."""
+        check_ids(resource=resource)
+        rows = (yield q.live_counts(resource=resource, threads=threads, up_to=up_to)) if threads else ()
+        known = {row.thread: (row.messages, int(row.up_to)) for row in rows}
+        return {thread: known.get(thread, (0, 0)) for thread in threads}
+
+    @reads
     def get(self, resource: str, message_id: str, *, thread: str | None = None) -> Script[tuple[Message, ...]]:
         """Return the rows of one message: itself, then its continuations. Raises MessageNotFound.
 

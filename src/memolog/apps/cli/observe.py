@@ -59,7 +59,7 @@ async def _observe_all(call: Call) -> Answer:
         {"threads": [status for _, status in done]},
         done,
         ("thread", ">newly observed", ">messages?", ">groups?", "health!"),
-        lambda one: (one[1].thread, f"{one[0]:,}", f"{one[1].last_seq:,}", f"{one[1].groups:,}", one[1].health),
+        lambda one: (one[1].thread, f"{one[0]:,}", f"{one[1].live:,}", f"{one[1].groups:,}", one[1].health),
         "There are no threads.",
         title=f"Observed threads of {call.resource}",
         code=3 if failing else 0,

@@ -367,8 +367,8 @@ def show_error(error: MemologError, *, as_json: bool) -> None:
     """Print an error with its cause and advice, as text to stderr or as JSON to standard output."""
     then = in_options(error.then) if error.then else error.then
     if as_json:
-        words = {"kind": type(error).__name__, "what": error.what, "why": error.why, "then": then}
-        words["retryable"] = error.retryable
+        kind = type(error).__name__
+        words = {"kind": kind, "what": error.what, "why": error.why, "then": then, "retryable": error.retryable}
         print_json({"error": words})
         return
     err = console(to_stderr=True)

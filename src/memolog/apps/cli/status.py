@@ -89,7 +89,7 @@ def show_status(found: "Status", thread: "ThreadInfo | None" = None, database: s
     title, task = (thread.title or thread.hints.title, thread.hints.current_task) if thread else (None, None)
     buffered = f"{counted(found.buffered_groups, 'group')} over {counted(found.buffered_tokens, 'token')}"
     running = f"{counted(found.running, 'run')} at work" if found.running else "nothing at work"
-    covered = f"covers {found.cursor:,} of {counted(found.last_seq, 'message')}"
+    covered = f"covers {found.covered:,} of {counted(found.live, 'message')}"
     dropped = f"{counted(found.dropped, 'line')}; search finds them, and `memolog revert` restores them"
     error = f"{when(found.last_error_at)}  {one_line(found.last_error)}" if found.last_error else None
     used = found.usage
@@ -136,6 +136,14 @@ async def threads(
         await refuse_unknown(call.memory, resource)
     owners = [resource] if resource else (await call.memory.resources())[:_MOST_RESOURCES]
     found = [one for owner in owners for one in (await call.memory.resource(owner).threads(limit=limit)).items]
+    store = (await call.memory.open()).store
+    live = {
+        (owner, thread): messages
+        for owner in owners
+        for thread, (messages, _) in (
+            await store.messages.live_counts(owner, [one.id for one in found if one.resource == owner])
+        ).items()
+    }
     names = {thread.resource for thread in found}
     # One resource is named in the title, several in a column.
     first = ("resource",) if len(names) > 1 else ()
@@ -146,7 +154,7 @@ async def threads(
         lambda t: (
             *((t.resource,) if first else ()),
             t.id,
-            f"{t.last_seq:,}",
+            f"{live[t.resource, t.id]:,}",
             when(t.updated_at),
             one_line(t.title or t.hints.title or "", 60),
         ),

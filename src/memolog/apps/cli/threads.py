@@ -20,7 +20,8 @@ async def clone(
 ) -> Answer:
     """Copy a thread with its messages and its log into a new thread."""
     made = await call.of_thread.clone(name)
-    return Answer(data=made, show=f"Copied {call.thread} to {made.id}: {counted(made.last_seq, 'message')}.")
+    live = (await call.of_resource.thread(made.id).status()).live
+    return Answer(data=made, show=f"Copied {call.thread} to {made.id}: {counted(live, 'message')}.")
 
 
 @verb(app, writes=True, example="memolog override observation.message_tokens=20000 --thread atlas")

@@ -72,6 +72,12 @@ WHERE t.resource = :resource AND t.id = :thread AND m.seq < :before
 ORDER BY m.seq DESC
 LIMIT :limit
 
+-- live_counts --
+SELECT t.id AS thread, COUNT(*) AS messages, SUM(CASE WHEN m.seq <= :up_to THEN 1 ELSE 0 END) AS up_to
+FROM threads t JOIN messages m ON m.thread_pk = t.pk
+WHERE t.resource = :resource AND t.id IN (:threads[]) AND m.state = 'live'
+GROUP BY t.id
+
 -- count_said --
 SELECT COUNT(*) AS messages FROM messages WHERE thread_pk = :thread_pk AND seq > :after AND seq < :before AND state = 'live' AND own = 0
 
