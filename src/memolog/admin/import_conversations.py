@@ -1,7 +1,7 @@
 """Save imported conversations and working memory documents. `memolog.transfer` reads the formats of other systems.
 
-Messages keep their times and ids. Existing messages and documents are not changed. The import may change the time of the last
-change of an existing thread.
+Messages keep their times and ids. Existing messages and documents are not changed. If imported messages are newer than an
+existing thread, its `updated_at` is set to their time.
 """
 
 from collections import Counter

@@ -249,7 +249,7 @@ def _spoken(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
 
 
 def _has_text(text: str) -> bool:
-    """Return whether a text has visible characters. The slow `one_line` decides only for a short text without letters or digits."""
+    """Return whether a text has visible content. A long text, or a letter or digit near the start, saves the slow `one_line`."""
     is_plain = len(text) > _MESSAGE_CHARACTERS or any(map(str.isalnum, text[:_SAMPLE_CHARACTERS]))
     return is_plain or bool(one_line(text))
 

@@ -96,13 +96,14 @@ class ObservationConfig(SettingGroup):
     buffer_activation: float = declare(
         keep_share_or_tokens("message_tokens"),
         0.8,
-        "The share of message_tokens that leaves the tail at an activation; from 1,000, the number of tokens that stay there.",
+        "The share of message_tokens that leaves the tail at an activation. A value of 1,000 or more is the number of tokens "
+        "that stay in the tail.",
     )
     block_after: float = declare(
         factor_or_tokens("message_tokens"),
         1.2,
         "Size of the tail above which a turn may wait for an observation, as a factor of "
-        "message_tokens or, from 100, in tokens.",
+        "message_tokens, or in tokens if the value is 100 or more.",
     )
     deadline: float = declare(
         seconds(zero=True),
@@ -145,19 +146,19 @@ class ReflectionConfig(SettingGroup):
         keep_share_or_tokens("observation_tokens"),
         0.5,
         "Size of the log at which a reflection begins in the background, as a share of "
-        "observation_tokens or, from 1,000, in tokens.",
+        "observation_tokens, or in tokens if the value is 1,000 or more.",
     )
     block_after: float = declare(
         factor_or_tokens("observation_tokens"),
         1.2,
         "Size of the log above which a turn may wait for a reflection, as a factor of "
-        "observation_tokens or, from 100, in tokens.",
+        "observation_tokens, or in tokens if the value is 100 or more.",
     )
     keep_recent: KeepRecent = declare(
         WINDOW,
         KeepRecent(),
-        "The newest observations, which are not reflected automatically: those of the last hours or the last ones, whichever are "
-        "more, up to half of observation_tokens.",
+        "The newest observations, which are not reflected automatically: all of the last `hours`, and at least the last "
+        "`observations`. Together they have at most half of observation_tokens.",
     )
     target: float = declare(FRACTION, 0.5, "The maximum size of a reflection, as a share of its input.")
     instructions: str | None = declare(
@@ -260,7 +261,9 @@ class Config(SettingGroup):
     )
     observe: bool = declare(FLAG, True, "Whether there is a log; without one a context has the last messages only.")
     last_messages: int = declare(count(), 10, "The number of messages in the tail if observe is False.")
-    read_only: bool = declare(FLAG, False, "Whether contexts are built and nothing is written.")
+    read_only: bool = declare(
+        FLAG, False, "Whether the database is only read. Contexts are built, but nothing is written."
+    )
     context_tokens: int | None = declare(
         optional(tokens()), None, "A hard limit on the tokens of a context, which is cut to fit; None: no limit."
     )
@@ -394,7 +397,7 @@ class Config(SettingGroup):
 
     @property
     def repeated_tokens(self) -> int:
-        """The maximum tokens of the last request that a context shows again after the log covers that request."""
+        """The maximum tokens of the last user message, if a context shows it again although the log already covers it."""
         return max(self.threshold, LEAST_REPEATED)
 
     @property
@@ -672,7 +675,7 @@ CONTRADICTIONS: Final = (
         first="compaction.deep_after",
         second="compaction.after",
         broken=lambda values: values["compaction.deep_after"] < values["compaction.after"],
-        why="a message would be compacted the second time before the first",
+        why="a message would be due for its second compaction before its first",
         then="Raise compaction.deep_after, or lower compaction.after",
     ),
     Contradiction(

@@ -235,7 +235,7 @@ def _secret_in(hit: re.Match[str], kind: str, is_secret: Callable[[str, bool], b
 
 
 def _end_of_word(text: str, at: int, end: int) -> int:
-    """Return the end of a value: after the sign at `at` if the value continues there, otherwise `end`."""
+    """Return the end of a value. `_TAIL` finds the rest of the value from `at` on. If there is no rest, return `end`."""
     hit = _TAIL.match(text, at)
     return max(end, at + len(hit[0].rstrip(_STRIPPED))) if hit else end
 
