@@ -68,7 +68,7 @@ LASTING: Final = (
     "observation.buffer_activation",
     "observation.block_after",
     # A small `observation_tokens` contradicts a large `previous_tokens`, so both are stored. If only `observation_tokens` were
-    # stored, it could contradict the default of `previous_tokens` and would then be ignored.
+    # stored, it could contradict the default of `previous_tokens`. A stored setting that contradicts another one is ignored.
     "observation.previous_tokens",
     "reflection.observation_tokens",
     "reflection.buffer_activation",
@@ -114,7 +114,7 @@ class ObservationConfig(SettingGroup):
     previous_tokens: int = declare(
         tokens(0),
         2_000,
-        "The maximum tokens of the end of the log that the observer sees in addition to the new messages.",
+        "The maximum tokens of the end of the log that the observer gets in addition to the new messages.",
     )
     prompt_tokens: int = declare(
         tokens(1_000),
@@ -244,7 +244,7 @@ class Config(SettingGroup):
         "Pause after which buffered groups are activated early; auto: the lifetime of the provider's prompt cache, False: never.",
     )
     activate_on_model_change: bool = declare(FLAG, True, "Whether a change of model activates buffered groups early.")
-    buffer_on_idle: bool = declare(FLAG, False, "Whether the end of a turn buffers all messages, however few.")
+    buffer_on_idle: bool = declare(FLAG, False, "Whether the end of a turn buffers all messages, even a few.")
     scope: Scope = declare(
         choice(*get_args(Scope)),
         "thread",
@@ -259,7 +259,7 @@ class Config(SettingGroup):
     voice: Voice = declare(
         choice(*get_args(Voice)), "coding", "What the conversations are about: coding, or general for everything else."
     )
-    observe: bool = declare(FLAG, True, "Whether there is a log; without one a context has the last messages only.")
+    observe: bool = declare(FLAG, True, "Whether there is a log. Without a log, a context has only the last messages.")
     last_messages: int = declare(count(), 10, "The number of messages in the tail if observe is False.")
     read_only: bool = declare(
         FLAG, False, "Whether the database is only read. Contexts are built, but nothing is written."
@@ -271,7 +271,7 @@ class Config(SettingGroup):
     turn_timeout: float = declare(
         seconds(),
         3,
-        "The longest time of one step of a turn, without waits for a model; then the turn continues with what was read.",
+        "The longest time of one step of a turn, without waits for a model. After it, the turn continues with what was read.",
     )
     max_message_bytes: int = declare(count(), 100_000_000, "The largest message that is stored, in bytes.")
     durability: Durability = declare(
@@ -285,7 +285,7 @@ class Config(SettingGroup):
     close_timeout: float = declare(
         seconds(zero=True),
         5,
-        "The longest time that `aclose()` waits for runs; then they are left for another process.",
+        "The longest time that `aclose()` waits for runs. Unfinished runs are left for another process.",
     )
     statement_timeout: float = declare(seconds(), 30, "The longest time of one database statement.")
     pool_size: int = declare(count(), 10, "The most open database connections.")
@@ -298,7 +298,7 @@ class Config(SettingGroup):
     )
     manage_working_memory: bool = declare(FLAG, False, "Whether the observer keeps the working memory up to date.")
     working_memory_characters: int = declare(
-        count(), 10_000, "The longest working memory, in characters: it is part of every request."
+        count(), 10_000, "The most characters of the working memory, which is part of every request."
     )
     keep_prompts: bool = declare(FLAG, False, "Whether requests and replies of runs are stored.")
     assume_done: bool = declare(FLAG, False, "Whether a planned action counts as done once its date has passed.")
@@ -307,7 +307,9 @@ class Config(SettingGroup):
         "flag",
         "What happens to an observation with names or numbers that are not in its sources, or with a false claim about the user.",
     )
-    model: str = declare(TEXT, "extractive", "The model that observes and reflects; extractive needs none.")
+    model: str = declare(
+        TEXT, "extractive", "The model that observes and reflects. The value extractive needs no model."
+    )
     model_timeout: float = declare(
         seconds(),
         120,
@@ -316,7 +318,7 @@ class Config(SettingGroup):
     reply_tokens: int = declare(
         tokens(100),
         16_000,
-        "The most tokens of one answer of a model. Every request sets a limit in proportion to its input, up to this one.",
+        "The most tokens of one answer of a model. Every request has a limit in proportion to its input, at most this value.",
     )
     budget: float | None = declare(
         optional(dollars()),
@@ -326,7 +328,7 @@ class Config(SettingGroup):
     budget_scope: BudgetScope = declare(
         choice(*get_args(BudgetScope)),
         "resource",
-        "Whether the budget is for each thread, for each resource, or for all together.",
+        "Whether the budget is for each thread, for each resource, or for all resources together.",
     )
     over_budget: OverBudget = declare(
         choice(*get_args(OverBudget)),
@@ -346,9 +348,11 @@ class Config(SettingGroup):
         "In resource scope, the number of other threads, latest active first, whose uncovered messages a context shows at its "
         "edge; 0: none.",
     )
-    other_messages: int = declare(count(), 30, "The most messages that are shown of each of those threads.")
+    other_messages: int = declare(count(), 30, "The most messages that are shown of each other thread.")
     other_tokens: int = declare(
-        tokens(0), 2_000, "The most tokens of those threads together; a context says how much is left out."
+        tokens(0),
+        2_000,
+        "The most tokens of the other threads together. A context says how many messages are left out.",
     )
     heartbeat: float = declare(seconds(), 10, "How often a claim is renewed.")
 
@@ -456,12 +460,12 @@ class Config(SettingGroup):
 
     @classmethod
     def from_dict(cls, given: Mapping[str, object]) -> Self:
-        """Return the configuration of nested tables, dotted names, or both."""
+        """Return a configuration. The settings in `given` have nested tables, dotted names, or both."""
         return cls.load(arguments=given)
 
     @classmethod
     def from_toml(cls, path: Path) -> Self:
-        """Read a TOML file: its table [memolog], or the whole file if it has none."""
+        """Read a TOML file: its table [memolog], or the whole file if it has no such table."""
         return cls.load(toml=path)
 
     @classmethod
@@ -596,7 +600,7 @@ def _shared_blocks_at(values: SettingValues) -> int:
 
 
 def _exclusive(first: str, second: str, value: bool, *, why: str, then: str) -> Contradiction:
-    """Return the rule that `first` must not be True while `second` has this value."""
+    """Return the rule that `first` must not be True while `second` is `value`."""
     return Contradiction(
         first=first,
         second=second,
@@ -675,7 +679,7 @@ CONTRADICTIONS: Final = (
         first="compaction.deep_after",
         second="compaction.after",
         broken=lambda values: values["compaction.deep_after"] < values["compaction.after"],
-        why="a message would be due for its second compaction before its first",
+        why="only the summary of a message would be indexed before that summary exists",
         then="Raise compaction.deep_after, or lower compaction.after",
     ),
     Contradiction(

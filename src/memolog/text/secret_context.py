@@ -281,7 +281,7 @@ def _below(text: str, end: int, kind: str, is_secret: Callable[[str], bool]) -> 
 
 
 def _is_in_cell(hit: re.Match[str]) -> bool:
-    """Return whether a value is in the table cell beside its name. Such a value is a secret less often than an assigned value."""
+    """Return whether a value is in the table cell beside its name. Such a value is a secret less often than an assigned one."""
     return _CELL.match(hit["sep"]) is not None
 
 
@@ -390,7 +390,7 @@ def _assigned_password(text: str, hit: re.Match[str], name: str) -> tuple[Found,
 
 
 def _spaced_password(text: str, at: int, end: int, *, is_verb: bool) -> tuple[Found, ...]:
-    """Return the password after a name and a space, or nothing: in a command, a file with logins or a short sentence."""
+    """Return the password after a name and a space, or nothing. Commands, login files and short sentences have this form."""
     hit = _SPACED.match(text, end)
     if not hit or _NO_SECRET_NAME.search(hit["rest"]):
         return ()
@@ -419,7 +419,7 @@ _KEY_OWNERS: Final = (
     "openai", "anthropic", "stripe", "datadog", "dd", "algolia", "mailgun", "sendgrid", "pinecone", "twilio", "azure", "aws",
     "gcp", "google", "maps", "weather", "wifi", "wi-fi", "wlan", "wpa", "wep",
 )  # fmt: skip
-# Minimum length of a value that is a secret although only the word "key" is before it, in characters.
+# Minimum length, in characters, of a secret value after the word "key" alone.
 _MIN_LONG: Final = 20
 _PUBLIC_KEYS: Final = (
     "public", "foreign", "primary", "sort", "cache", "partition", "unique", "group", "order", "dict", "json",
