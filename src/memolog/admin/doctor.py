@@ -117,7 +117,7 @@ class Doctor(TimedCalls):
             yield from resetting_index(resource)
 
     async def report(self, resource: str | None, found: Sequence[Diagnosis], left: Sequence[Diagnosis] = ()) -> Report:
-        """Return a report of the findings in `found`. A safe finding that is not in `left` counts as repaired."""
+        """Return a report of `found`. `left` has the findings after a repair. Safe findings that it lacks count as repaired."""
         rows = (await self.engine.fetch(q.examined(resource=resource), tuple[int, ...]))[0]
         still = {replace(one.finding, is_safe=True) for one in left}
         findings = tuple(

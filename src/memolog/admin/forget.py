@@ -2,8 +2,8 @@
 
 The row of a forgotten message stays as a tombstone, so that its number is not used again and no run can restore the message.
 Of a thread or resource, two things stay: the costs, and keyed hashes of the forgotten messages and threads (see `tombstones`).
-Each call is one transaction, and a dry run rolls the same transaction back. After the transaction of another call, the database
-file is rewritten without deleted bytes.
+Each call is one transaction, and a dry run rolls the same transaction back. After a call that is not a dry run, the database file
+is rewritten without deleted bytes.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Forgetting(LogChanges):
         events: datetime | None = None,
         dry_run: bool = False,
     ) -> Forgotten:
-        """Forget rows that are older than these times. `events` also limits context records. Pass None to keep a kind."""
+        """Forget rows that are older than the time of their kind. `events` includes context records. None keeps all rows."""
         check_ids(resource=resource)
         at = self._now()
 
@@ -280,7 +280,7 @@ class Forgetting(LogChanges):
     def _burying(
         self, resource: str, thread: str, first: int, last: int, at: int, *, total: int | None = None
     ) -> Script[int]:
-        """Store hashes of a range of messages. Return a time: conversations of this thread that began before it are forgotten.
+        """Store hashes of a range of messages. Return a time: conversations of this thread that began by then are forgotten.
 
         The returned time is `at`, or the time of the latest message if that is later. It is at most five minutes after `at`. The
         five minutes allow for clocks that differ.

@@ -1,6 +1,6 @@
 """Build the edge: the last blocks of a context, such as the current time, tasks and hints. They are never stored.
 
-The edge follows the last message. At later steps of a turn, it stays before the tool results.
+At the first step of a turn, the edge follows the last message. At later steps it stays before the tool results.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _recalled(view: View) -> str:
 
 
 def _plans(view: View) -> str:
-    """Return the newest plans for past days. With `assume_done` they are called done, otherwise not known to be done."""
+    """Return the newest plans for past days. The text says that they are taken as done (`assume_done`) or not known to be."""
     today = local(view.now, view.zone).date()
     first = shifted(today, -PASSED_DAYS)
     passed = [(plan.about, plan.text) for plan in view.plans if plan.about and first <= plan.about < today]
@@ -249,7 +249,7 @@ def _spoken(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
 
 
 def _has_text(text: str) -> bool:
-    """Return whether a text has visible content. A long text, or a letter or digit near the start, saves the slow `one_line`."""
+    """Return whether a text has visible content. Call the slow `one_line` only if the beginning does not show it."""
     is_plain = len(text) > _MESSAGE_CHARACTERS or any(map(str.isalnum, text[:_SAMPLE_CHARACTERS]))
     return is_plain or bool(one_line(text))
 

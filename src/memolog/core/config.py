@@ -157,8 +157,8 @@ class ReflectionConfig(SettingGroup):
     keep_recent: KeepRecent = declare(
         WINDOW,
         KeepRecent(),
-        "The newest observations, which are not reflected automatically: all of the last `hours`, and at least the last "
-        "`observations`. Together they have at most half of observation_tokens.",
+        "The newest observations, which are not reflected automatically: those of the last `hours`, but at least the last "
+        "`observations`. They take up at most half of observation_tokens.",
     )
     target: float = declare(FRACTION, 0.5, "The maximum size of a reflection, as a share of its input.")
     instructions: str | None = declare(
@@ -244,7 +244,9 @@ class Config(SettingGroup):
         "Pause after which buffered groups are activated early; auto: the lifetime of the provider's prompt cache, False: never.",
     )
     activate_on_model_change: bool = declare(FLAG, True, "Whether a change of model activates buffered groups early.")
-    buffer_on_idle: bool = declare(FLAG, False, "Whether the end of a turn buffers all messages, even a few.")
+    buffer_on_idle: bool = declare(
+        FLAG, False, "Whether the end of a turn buffers all messages, even if there are few."
+    )
     scope: Scope = declare(
         choice(*get_args(Scope)),
         "thread",
@@ -460,7 +462,7 @@ class Config(SettingGroup):
 
     @classmethod
     def from_dict(cls, given: Mapping[str, object]) -> Self:
-        """Return a configuration. The settings in `given` have nested tables, dotted names, or both."""
+        """Return the configuration with the settings in `given`, which has nested tables, dotted names, or both."""
         return cls.load(arguments=given)
 
     @classmethod

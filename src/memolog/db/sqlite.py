@@ -1,4 +1,4 @@
-"""Run scripts on SQLite. An engine has one connection for writing, several for reading, and some for checkpoints.
+"""Run scripts on SQLite. For a file, an engine has one connection for writing, several for reading and some for checkpoints.
 
 Brief scripts run on the thread of the caller, because a commit takes less time than a switch to another thread. Work that may
 wait runs on worker threads: waiting for locks of other processes, commits with `full` durability, long reads and checkpoints.

@@ -42,7 +42,7 @@ class Analysed:
     """A text as it is indexed."""
 
     terms: tuple[str, ...]
-    """Each term once. A term that occurs often (`_OFTEN`) is also there with `^`, and if very often, with `^^` too."""
+    """Each term once. A term that occurs twice or more is added again with `^`, and one that occurs four times also with `^^`."""
     words: frozenset[str]
     """The distinct words, and the parts of paths and identifiers, all folded. A query such as `auth*` is compared with them."""
     length: int

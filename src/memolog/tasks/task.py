@@ -97,7 +97,10 @@ class ReadyTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyTasks:
-    """The tasks that can be claimed now, the most urgent first, and the counts of open tasks. `next` is the next page's token."""
+    """The tasks that can be claimed now, the most urgent first, and the counts of all tasks that are not closed.
+
+    `next` is the token of the next page.
+    """
 
     items: tuple[ReadyTask, ...]
     counts: TaskCounts

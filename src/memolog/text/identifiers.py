@@ -145,7 +145,7 @@ _READ: Final = re.compile(
 )
 _SPLIT: Final = re.compile(r"[.,'’_ \u00a0\u202f]")
 _THOUSAND: Final = 3
-# The precision is enough for all real numbers. The pattern also matches longer ones, if spaces separate groups of three digits.
+# The precision is enough in practice. A longer number is rounded: groups of three digits with spaces between have no limit.
 _EXACT: Final = Context(prec=1_000, rounding=ROUND_HALF_UP)
 _MOST_DECIMALS: Final = 8
 _OTHER_NUMBERS: Final = """

@@ -262,7 +262,7 @@ class _JsonRedactor:
         """The texts that were redacted because of their names, and their kinds of secret."""
 
     def value(self, value: JsonValue, depth: int = 0, owner: str | None = None) -> JsonValue:
-        """Return a value without secrets. `owner` is the kind of secret that the key of an outer object names, or None."""
+        """Return a value without secrets. `owner` is the kind of secret that an outer key or column names, or None."""
         if isinstance(value, str):
             return self._redactor.redact(value) if self._redactor else value
         if depth > _MAX_DEPTH:
@@ -474,7 +474,7 @@ class _Decoded(NamedTuple):
 
 
 def _layers(text: str, data: bytes) -> Iterator[_Decoded]:
-    """Yield the text with disguised characters made plain, and the text with escapes decoded, if it has any of them."""
+    """Yield up to two decoded forms of a text: one with disguised characters made plain, and one with its escapes decoded."""
     if len(data) > len(text) and _DISGUISED.search(data.translate(None, _ASCII).decode("utf-8", "replace")):
         plain = _decoded(text, _DISGUISED)
         if plain is not None:
