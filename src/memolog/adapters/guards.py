@@ -1,4 +1,4 @@
-"""Guards around the model: check the input and the output of a turn, and discard the turn when a guard stops it.
+"""Guards around the model: check the input and the output of a turn, and discard the turn if a guard stops it.
 
 A guard is a function that gets a `Checked` with the new messages. It returns None, or the reason why the turn must stop. A guard
 that raises an exception stops the turn too. This module also contains the checks of arguments that all adapters share.
@@ -69,10 +69,11 @@ class Checked:
 
     @property
     def text(self) -> str:
-        """Return the texts, tool calls and tool results of the new messages, joined by blank lines.
+        """Return the texts, tool calls, tool results and file names of the new messages, joined by blank lines.
 
         A tool call or a tool result becomes several lines: the name of the tool, then every name and value of its arguments or
-        content. JSON is decoded, so an escaped character cannot hide a word. Reasoning and the contents of files are left out.
+        content. JSON is decoded, so an escaped character cannot hide a word. A file becomes its name and its URL. Reasoning and
+        the contents of files are left out.
         """
         parts = (part for message in self.messages for part in message.parts if not isinstance(part, ReasoningPart))
         texts = ("\n".join(filter(None, texts_of(part, json_texts, _names))) for part in parts)
@@ -169,7 +170,8 @@ class GuardedTurn:
         # The turn refuses a value that is not a message.
         if all(isinstance(message, NewMessage) for message in said):  # pyright: ignore[reportUnnecessaryIsInstance]
             await self._check("output", said)
-        # What was checked is saved. A response without a message is passed on, so that the turn reports it.
+        # Save the messages that were checked. If the response contains no message, pass the response itself, because the turn
+        # reports a response that has neither a message nor usage.
         await self._turn.record(*(said or messages), model=model, usage=usage or reported, beside=beside)
 
     async def discard(self) -> None:

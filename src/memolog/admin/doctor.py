@@ -1,6 +1,6 @@
 """Check the invariants of a database, and repair the violations that can be repaired safely.
 
-Checks that consist of one query are in the table `CHECKS`. The other checks are functions of the rows of one or two queries.
+Each check in the table `CHECKS` is one query for the rows that violate an invariant. The other checks are functions.
 """
 
 from __future__ import annotations
@@ -110,14 +110,14 @@ class Doctor(TimedCalls):
     @writes("doctor.repair")
     def repair(self, found: Sequence[Diagnosis]) -> Script[None]:
         """Make all safe repairs, in one transaction."""
-        for step in [step for one in found for step in one.repair]:  # noqa: UP028 - a list cannot be sent rows
+        for step in [step for one in found for step in one.repair]:  # noqa: UP028 - `yield from` cannot send rows to a list
             yield step
         yield from settling(one.task for one in found if one.task is not None)
         for resource in sorted({one.reindex for one in found if one.reindex is not None}):
             yield from resetting_index(resource)
 
     async def report(self, resource: str | None, found: Sequence[Diagnosis], left: Sequence[Diagnosis] = ()) -> Report:
-        """Return a report of the findings. `left` are the findings after the repair: all others count as repaired."""
+        """Return a report of `found`. `left` has the findings after a repair. Safe findings that it lacks count as repaired."""
         rows = (await self.engine.fetch(q.examined(resource=resource), tuple[int, ...]))[0]
         still = {replace(one.finding, is_safe=True) for one in left}
         findings = tuple(
@@ -301,9 +301,9 @@ CHECKS: Final = (
 
 
 def _check_rendering(row: Row, group: GroupRow, rendered: str, tokens: int) -> Iterator[Diagnosis]:
-    """Check that the text of a group, which models are shown, matches its observations."""
+    """Check that the stored text of a group matches its observations. Contexts contain this text."""
     if not matches_rendering(group.text, rendered):
-        text = "The text of the group, which models are shown, does not match its observations."
+        text = "The stored text of the group does not match its observations. Models get the stored text."
         set_text = log_queries.set_group_text(group_pk=group.pk, text=pack(rendered), tokens=tokens)
         yield found_at("rendering", row.place, text, set_text, q.touch_log_of(key=group.pk))
 
@@ -318,7 +318,7 @@ def _without_context(text: str) -> str:
 
 
 def _check_spans(groups: Sequence[Row], cursors: Sequence[Row]) -> Iterator[Diagnosis]:
-    """Check that the spans in the log have no gaps up to the cursor of each thread, and that all other spans are after it."""
+    """Check that the spans in the log have no gaps up to each thread's cursor, and that all other spans are after the cursor."""
     spans: dict[tuple[int, int], list[Row]] = {}
     for row in groups:
         spans.setdefault((row.log_pk, row.thread_pk), []).append(row)
@@ -351,7 +351,10 @@ def _span_findings(cursor: Row, rows: Sequence[Row]) -> Iterator[Diagnosis]:
     for row in ahead:
         if row.first_seq <= end:
             repair = [q.void_group(key=row.pk)] if row.state == "buffered" else []
-            text = f"{row.handle} ({row.state}) covers messages {row.first_seq}–{row.last_seq}, but {end} is covered already."
+            text = (
+                f"{row.handle} ({row.state}) covers messages {row.first_seq}–{row.last_seq}, "
+                f"but other groups already cover messages up to {end}."
+            )
             yield found_at("overlap", where, text, *repair)
         end = max(end, row.last_seq)
     if end > cursor.last_seq:
@@ -378,7 +381,7 @@ def _check_entries(rows: Sequence[Row], listed: Sequence[Row]) -> Iterator[Diagn
         where = f"a log of {owners.get(log_pk, 'a resource')}"
         for name, row in groups[log_pk].items():
             if row.kind == "observer" and row.state in _IN_LOG and counted[name] != 1:
-                times = "the log does not contain it" if not counted[name] else "the log contains it twice"
+                times = "the log does not contain it" if not counted[name] else "the log contains it more than once"
                 yield found_at("coverage", where, f"Group {row.handle} is {row.state}, but {times}.")
 
 
@@ -436,11 +439,11 @@ def _check_tasks(blocked: Sequence[Row], links: Sequence[Row]) -> Iterator[Diagn
             text = f"The task is linked to {row.target} of another resource, {row.other}."
             yield found_at("task-link", where, text)
     for pk in _tasks_in_cycles(after):
-        yield found_at("task-link", names[pk], "The task waits for itself, because its links form a cycle.")
+        yield found_at("task-link", names[pk], "The task is in a cycle of links, or between two cycles.")
 
 
 def _tasks_in_cycles(after: Mapping[int, set[int]]) -> list[int]:
-    """Return the tasks in cycles or between them: repeatedly remove tasks without predecessors or successors."""
+    """Return the tasks that are in a cycle or on a path between two cycles. Repeatedly remove tasks without links on one side."""
     left = {pk: set(targets) for pk, targets in after.items()}
     while True:
         aimed_at = {target for targets in left.values() for target in targets}

@@ -1,8 +1,9 @@
 """Forget messages, observations, threads, resources and old rows. Delete the copies of the database file.
 
 The row of a forgotten message stays as a tombstone, so that its number is not used again and no run can restore the message.
-Of a thread or resource, only the costs stay. Keyed hashes of the forgotten messages and threads stay too: see `tombstones`. Each
-call is one transaction, and a dry run rolls the same transaction back. At the end the file is rewritten without deleted bytes.
+Of a thread or resource, two things stay: the costs, and keyed hashes of the forgotten messages and threads (see `tombstones`).
+Each call is one transaction, and a dry run rolls the same transaction back. After a call that is not a dry run, the database file
+is rewritten without deleted bytes.
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ class Forgetting(LogChanges):
         events: datetime | None = None,
         dry_run: bool = False,
     ) -> Forgotten:
-        """Forget messages, stored prompts, and events with context records older than these times. Pass None to keep a kind."""
+        """Forget rows that are older than the time of their kind. `events` includes context records. None keeps all rows."""
         check_ids(resource=resource)
         at = self._now()
 
@@ -279,10 +280,10 @@ class Forgetting(LogChanges):
     def _burying(
         self, resource: str, thread: str, first: int, last: int, at: int, *, total: int | None = None
     ) -> Script[int]:
-        """Store hashes of a range of messages. Return the time up to which conversations of this thread count as forgotten.
+        """Store hashes of a range of messages. Return a time: conversations of this thread that began by then are forgotten.
 
-        The result is `at`, or the time of the last message if that is later. It is at most five minutes after `at`, which allows
-        for clocks that differ.
+        The returned time is `at`, or the time of the latest message if that is later. It is at most five minutes after `at`. The
+        five minutes allow for clocks that differ.
         """
         latest, done = at + _SKEW_MICROS, 0
         while True:
@@ -302,7 +303,7 @@ class Forgetting(LogChanges):
 
 
 def _forgetting_range(resource: str, where: dict[str, int], at: int) -> Script[Forgotten]:
-    """Turn a range of messages into tombstones, and delete the rows made from them, except for observations."""
+    """Turn a range of messages into tombstones, and remove what was made from them. The caller deletes the observations."""
     thread_pk, first = where["thread_pk"], where["first_seq"]
     from_here = {"thread_pk": thread_pk, "first_seq": first}
     compactions = yield q.count_compactions(**where)

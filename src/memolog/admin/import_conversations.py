@@ -1,6 +1,7 @@
 """Save imported conversations and working memory documents. `memolog.transfer` reads the formats of other systems.
 
-Messages keep their times and get stable ids. Existing rows are not changed.
+Messages keep their times and ids. Existing messages and documents are not changed. If imported messages are newer than an
+existing thread, its `updated_at` is set to their time.
 """
 
 from collections import Counter
@@ -93,7 +94,7 @@ async def save_conversation(store: "Store", conversation: Conversation, resource
         first = conversation.created_at or min(times)
         await store.transfers.date(resource, thread, created_at=first, updated_at=max([first, *times]))
     elif not is_new:
-        # An import of existing messages does not count as activity, so reset the times of the thread.
+        # An import does not count as activity. So set the times of the thread back, or to the newest imported message if later.
         newest = max([before.updated_at, *times])
         await store.transfers.date(resource, thread, created_at=before.created_at, updated_at=newest)
 

@@ -1,4 +1,7 @@
-"""Build the edge: the blocks after the last message. They depend on the current time and are never stored."""
+"""Build the edge: the last blocks of a context, such as the current time, tasks and hints. They are never stored.
+
+At the first step of a turn, the edge follows the last message. At later steps it stays before the tool results.
+"""
 
 from __future__ import annotations
 
@@ -39,16 +42,16 @@ _SAMPLE_CHARACTERS: Final = 16
 OTHERS: Final = "other-conversations"
 """The name of the block that is shortened if the context exceeds its limit."""
 PASSED_DAYS: Final = 7
-"""For how many days after its date a plan is shown."""
+"""The number of days after its date for which a plan is shown."""
 _MOST_PLANS: Final = 5
 
 
 def edge_blocks(view: View, *, others_tokens: int) -> tuple[Block, ...]:
     """Return the blocks of the edge. The other conversations have at most `others_tokens` tokens.
 
-    At later steps of a turn the edge stays in the message of the user, before the tool results. So it must change as rarely as
-    possible: each change makes the provider read the results again, without its cache. At these steps the other conversations are
-    left out, and the time advances in whole hours.
+    At later steps of a turn, the tool results follow the edge. If the edge changes, the provider cannot take these results from
+    its cache. So at these steps the edge must change as rarely as possible: the other conversations are left out, and the time
+    advances in whole hours.
     """
     if is_later := bool(view.snapshot.tail) and view.snapshot.tail[-1].role == "tool":
         view = replace(view, now=_hourly(view))
@@ -85,7 +88,7 @@ def _others(view: View, tokens: int) -> str:
 def _hints(view: View) -> str:
     """Return the current task and the suggested response.
 
-    If a newer user message follows, their tags say "earlier", because that message may be a new request.
+    If a user message is newer than the hints, their tags say "earlier", because that message may be a new request.
     """
     hints = view.snapshot.thread.hints
     said = age(hints.at, view.now) if hints.at else None
@@ -99,9 +102,9 @@ def _hints(view: View) -> str:
 
 
 def working_memory_text(texts: Mapping[str, str]) -> str | None:
-    """Return the text that a context shows for the documents in `texts`, which has them by scope. None if all are empty.
+    """Return the working memory as a context shows it, or None if it is empty. `texts` maps each scope to its document.
 
-    The document of the thread comes after the document of the resource, and the text says that it has precedence.
+    The document of the thread comes after the document of the resource. The text says that the thread's document has precedence.
     """
     present = {scope: text.strip() for scope, text in texts.items() if text.strip()}
     if len(present) > 1:
@@ -124,7 +127,7 @@ def _working_memory(view: View) -> str:
 
 
 def tasks_element(task_lines: Iterable[str]) -> str:
-    """Return the lines of tasks as an element. It is empty if there are no lines."""
+    """Return the lines of tasks as an element, or an empty text if there are no lines."""
     lines = [f"* {line}" for line in map(one_line, task_lines) if line]
     return element("tasks", "\n".join(lines)) if lines else ""
 
@@ -135,7 +138,7 @@ def _recalled(view: View) -> str:
 
 
 def _plans(view: View) -> str:
-    """Return the plans for the last days. The text says that they may not have been carried out."""
+    """Return the newest plans for past days. The text says that they are taken as done (`assume_done`) or not known to be."""
     today = local(view.now, view.zone).date()
     first = shifted(today, -PASSED_DAYS)
     passed = [(plan.about, plan.text) for plan in view.plans if plan.about and first <= plan.about < today]
@@ -246,7 +249,7 @@ def _spoken(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
 
 
 def _has_text(text: str) -> bool:
-    """Return whether `one_line` of a text is not empty. For long texts and most others, the slow `one_line` is not called."""
+    """Return whether a text has visible content. Call the slow `one_line` only if the beginning does not show it."""
     is_plain = len(text) > _MESSAGE_CHARACTERS or any(map(str.isalnum, text[:_SAMPLE_CHARACTERS]))
     return is_plain or bool(one_line(text))
 

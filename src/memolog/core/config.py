@@ -68,7 +68,7 @@ LASTING: Final = (
     "observation.buffer_activation",
     "observation.block_after",
     # A small `observation_tokens` contradicts a large `previous_tokens`, so both are stored. If only `observation_tokens` were
-    # stored, it could contradict the default of `previous_tokens` and would then be ignored.
+    # stored, it could contradict the default of `previous_tokens`. A stored setting that contradicts another one is ignored.
     "observation.previous_tokens",
     "reflection.observation_tokens",
     "reflection.buffer_activation",
@@ -96,13 +96,14 @@ class ObservationConfig(SettingGroup):
     buffer_activation: float = declare(
         keep_share_or_tokens("message_tokens"),
         0.8,
-        "The share of message_tokens that leaves the tail at an activation; from 1,000, the number of tokens that stay there.",
+        "The share of message_tokens that leaves the tail at an activation. A value of 1,000 or more is the number of tokens "
+        "that stay in the tail.",
     )
     block_after: float = declare(
         factor_or_tokens("message_tokens"),
         1.2,
         "Size of the tail above which a turn may wait for an observation, as a factor of "
-        "message_tokens or, from 100, in tokens.",
+        "message_tokens, or in tokens if the value is 100 or more.",
     )
     deadline: float = declare(
         seconds(zero=True),
@@ -113,7 +114,7 @@ class ObservationConfig(SettingGroup):
     previous_tokens: int = declare(
         tokens(0),
         2_000,
-        "The maximum tokens of the end of the log that the observer sees in addition to the new messages.",
+        "The maximum tokens of the end of the log that the observer gets in addition to the new messages.",
     )
     prompt_tokens: int = declare(
         tokens(1_000),
@@ -145,19 +146,19 @@ class ReflectionConfig(SettingGroup):
         keep_share_or_tokens("observation_tokens"),
         0.5,
         "Size of the log at which a reflection begins in the background, as a share of "
-        "observation_tokens or, from 1,000, in tokens.",
+        "observation_tokens, or in tokens if the value is 1,000 or more.",
     )
     block_after: float = declare(
         factor_or_tokens("observation_tokens"),
         1.2,
         "Size of the log above which a turn may wait for a reflection, as a factor of "
-        "observation_tokens or, from 100, in tokens.",
+        "observation_tokens, or in tokens if the value is 100 or more.",
     )
     keep_recent: KeepRecent = declare(
         WINDOW,
         KeepRecent(),
-        "The newest observations, which are not reflected automatically: those of the last hours or the last ones, whichever are "
-        "more, up to half of observation_tokens.",
+        "The newest observations, which are not reflected automatically: those of the last `hours`, but at least the last "
+        "`observations`. They take up at most half of observation_tokens.",
     )
     target: float = declare(FRACTION, 0.5, "The maximum size of a reflection, as a share of its input.")
     instructions: str | None = declare(
@@ -243,7 +244,9 @@ class Config(SettingGroup):
         "Pause after which buffered groups are activated early; auto: the lifetime of the provider's prompt cache, False: never.",
     )
     activate_on_model_change: bool = declare(FLAG, True, "Whether a change of model activates buffered groups early.")
-    buffer_on_idle: bool = declare(FLAG, False, "Whether the end of a turn buffers all messages, however few.")
+    buffer_on_idle: bool = declare(
+        FLAG, False, "Whether the end of a turn buffers all messages, even if there are few."
+    )
     scope: Scope = declare(
         choice(*get_args(Scope)),
         "thread",
@@ -258,9 +261,11 @@ class Config(SettingGroup):
     voice: Voice = declare(
         choice(*get_args(Voice)), "coding", "What the conversations are about: coding, or general for everything else."
     )
-    observe: bool = declare(FLAG, True, "Whether there is a log; without one a context has the last messages only.")
+    observe: bool = declare(FLAG, True, "Whether there is a log. Without a log, a context has only the last messages.")
     last_messages: int = declare(count(), 10, "The number of messages in the tail if observe is False.")
-    read_only: bool = declare(FLAG, False, "Whether contexts are built and nothing is written.")
+    read_only: bool = declare(
+        FLAG, False, "Whether the database is only read. Contexts are built, but nothing is written."
+    )
     context_tokens: int | None = declare(
         optional(tokens()), None, "A hard limit on the tokens of a context, which is cut to fit; None: no limit."
     )
@@ -268,7 +273,7 @@ class Config(SettingGroup):
     turn_timeout: float = declare(
         seconds(),
         3,
-        "The longest time of one step of a turn, without waits for a model; then the turn continues with what was read.",
+        "The longest time of one step of a turn, without waits for a model. After it, the turn continues with what was read.",
     )
     max_message_bytes: int = declare(count(), 100_000_000, "The largest message that is stored, in bytes.")
     durability: Durability = declare(
@@ -282,7 +287,7 @@ class Config(SettingGroup):
     close_timeout: float = declare(
         seconds(zero=True),
         5,
-        "The longest time that `aclose()` waits for runs; then they are left for another process.",
+        "The longest time that `aclose()` waits for runs. Unfinished runs are left for another process.",
     )
     statement_timeout: float = declare(seconds(), 30, "The longest time of one database statement.")
     pool_size: int = declare(count(), 10, "The most open database connections.")
@@ -295,7 +300,7 @@ class Config(SettingGroup):
     )
     manage_working_memory: bool = declare(FLAG, False, "Whether the observer keeps the working memory up to date.")
     working_memory_characters: int = declare(
-        count(), 10_000, "The longest working memory, in characters: it is part of every request."
+        count(), 10_000, "The most characters of the working memory, which is part of every request."
     )
     keep_prompts: bool = declare(FLAG, False, "Whether requests and replies of runs are stored.")
     assume_done: bool = declare(FLAG, False, "Whether a planned action counts as done once its date has passed.")
@@ -304,7 +309,9 @@ class Config(SettingGroup):
         "flag",
         "What happens to an observation with names or numbers that are not in its sources, or with a false claim about the user.",
     )
-    model: str = declare(TEXT, "extractive", "The model that observes and reflects; extractive needs none.")
+    model: str = declare(
+        TEXT, "extractive", "The model that observes and reflects. The value extractive needs no model."
+    )
     model_timeout: float = declare(
         seconds(),
         120,
@@ -313,7 +320,7 @@ class Config(SettingGroup):
     reply_tokens: int = declare(
         tokens(100),
         16_000,
-        "The most tokens of one answer of a model. Every request sets a limit in proportion to its input, up to this one.",
+        "The most tokens of one answer of a model. Every request has a limit in proportion to its input, at most this value.",
     )
     budget: float | None = declare(
         optional(dollars()),
@@ -323,7 +330,7 @@ class Config(SettingGroup):
     budget_scope: BudgetScope = declare(
         choice(*get_args(BudgetScope)),
         "resource",
-        "Whether the budget is for each thread, for each resource, or for all together.",
+        "Whether the budget is for each thread, for each resource, or for all resources together.",
     )
     over_budget: OverBudget = declare(
         choice(*get_args(OverBudget)),
@@ -343,9 +350,11 @@ class Config(SettingGroup):
         "In resource scope, the number of other threads, latest active first, whose uncovered messages a context shows at its "
         "edge; 0: none.",
     )
-    other_messages: int = declare(count(), 30, "The most messages that are shown of each of those threads.")
+    other_messages: int = declare(count(), 30, "The most messages that are shown of each other thread.")
     other_tokens: int = declare(
-        tokens(0), 2_000, "The most tokens of those threads together; a context says how much is left out."
+        tokens(0),
+        2_000,
+        "The most tokens of the other threads together. A context says how many messages are left out.",
     )
     heartbeat: float = declare(seconds(), 10, "How often a claim is renewed.")
 
@@ -394,7 +403,7 @@ class Config(SettingGroup):
 
     @property
     def repeated_tokens(self) -> int:
-        """The maximum tokens of the last request that a context shows again after the log covers that request."""
+        """The maximum tokens of the last user message, if a context shows it again although the log already covers it."""
         return max(self.threshold, LEAST_REPEATED)
 
     @property
@@ -453,12 +462,12 @@ class Config(SettingGroup):
 
     @classmethod
     def from_dict(cls, given: Mapping[str, object]) -> Self:
-        """Return the configuration of nested tables, dotted names, or both."""
+        """Return the configuration with the settings in `given`, which has nested tables, dotted names, or both."""
         return cls.load(arguments=given)
 
     @classmethod
     def from_toml(cls, path: Path) -> Self:
-        """Read a TOML file: its table [memolog], or the whole file if it has none."""
+        """Read a TOML file: its table [memolog], or the whole file if it has no such table."""
         return cls.load(toml=path)
 
     @classmethod
@@ -593,7 +602,7 @@ def _shared_blocks_at(values: SettingValues) -> int:
 
 
 def _exclusive(first: str, second: str, value: bool, *, why: str, then: str) -> Contradiction:
-    """Return the rule that `first` must not be True while `second` has this value."""
+    """Return the rule that `first` must not be True while `second` is `value`."""
     return Contradiction(
         first=first,
         second=second,
@@ -672,7 +681,7 @@ CONTRADICTIONS: Final = (
         first="compaction.deep_after",
         second="compaction.after",
         broken=lambda values: values["compaction.deep_after"] < values["compaction.after"],
-        why="a message would be compacted the second time before the first",
+        why="only the summary of a message would be indexed before that summary exists",
         then="Raise compaction.deep_after, or lower compaction.after",
     ),
     Contradiction(

@@ -317,7 +317,7 @@ SHARE_OR_TOKENS: Final = SettingKind(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepRecent:
-    """The newest observations, not reflected automatically: those of the last hours or the last ones, whichever are more."""
+    """The newest observations, not reflected automatically: those of the last `hours`, but at least the last `observations`."""
 
     hours: float = 24
     observations: int = 50

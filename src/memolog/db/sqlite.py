@@ -1,4 +1,4 @@
-"""Run scripts on SQLite, with one writing connection per process and several reading connections.
+"""Run scripts on SQLite. For a file, an engine has one connection for writing, several for reading and some for checkpoints.
 
 Brief scripts run on the thread of the caller, because a commit takes less time than a switch to another thread. Work that may
 wait runs on worker threads: waiting for locks of other processes, commits with `full` durability, long reads and checkpoints.
@@ -37,11 +37,12 @@ T = TypeVar("T")
 R = TypeVar("R")
 SchemaStep: TypeAlias = Callable[[sqlite3.Connection], object]
 
-# After this time in SQLite calls the engine lets other tasks of the event loop run.
+# After SQLite calls of this total time, the engine lets other tasks of the event loop run.
 _BREATH_SECONDS = 0.002
-# A larger journal is checkpointed in the background. SQLite has the same limit by default: 1,000 pages of 4 KiB.
+# A larger journal is checkpointed in the background. The default of SQLite is about the same: 1,000 pages of 4 KiB.
 _CHECKPOINT_BYTES = 4 * 1024 * 1024
-# A long transaction or a long read can make the journal larger than this. SQLite then truncates it when it uses it again.
+# A long transaction or a long read can make the journal larger than this. When SQLite next reuses the journal from its start, it
+# truncates the file to this size.
 _JOURNAL_BYTES = 8 * 1024 * 1024
 # The size of the journal is checked after this many commits.
 _COMMITS_BETWEEN_LOOKS = 16
@@ -59,7 +60,7 @@ class _Waiting(Exception):
 
 
 class _TooMuch(Exception):
-    """A script read many rows, so it must run again on a worker thread."""
+    """A step of a script read too many characters, so the script must run again on a worker thread."""
 
 
 class _GivenUp(Exception):
@@ -125,8 +126,8 @@ class SqliteEngine(Engine):
 
     def _inspect(self, check: SchemaStep) -> None:
         """Check the file before anything is written. Even setting the journal mode would write to the file."""
-        # SQLite treats a file of a few bytes as an empty database and overwrites it. Do not open the file here: closing it would
-        # release the locks of all other connections of this process to the file.
+        # SQLite would treat a file of a few bytes as an empty database and overwrite the file. Read only the size here. Opening
+        # and closing the file would release the locks that other connections of this process have on it.
         if 0 < Path(self.path).stat().st_size < _HEADER_BYTES:
             raise not_a_database(self.path, "The file is too short.")
         with mapped_errors(self.path), contextlib.closing(self._plain(read_only=True)) as connection:
@@ -233,7 +234,7 @@ class SqliteEngine(Engine):
         return await asyncio.get_running_loop().run_in_executor(pool, copy_context().run, call)
 
     async def _write_elsewhere(self, work: Work[T], name: str) -> T:
-        """Write on a worker thread. When a cancelled call returns, its write is either committed or will never be."""
+        """Write on a worker thread. When a cancelled call returns, its write is either committed or will never be committed."""
         decided = threading.Lock()
         loop = asyncio.get_running_loop()
         run = copy_context().run

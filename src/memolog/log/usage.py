@@ -1,4 +1,7 @@
-"""Store the usage of models and the calibration of token counts. Costs are stored as the caller passes them."""
+"""Store the usage of models and the calibration of token counts.
+
+The caller passes the costs. They are rounded to nanodollars, and a negative cost is stored as 0.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ class Ledger(TimedCalls):
 
     @reads
     def calibration(self, resource: str, model: str) -> Script[Calibration]:
-        """Return the calibration of a model, passed by any of its names. The factor is 1 if none is stored."""
+        """Return the calibration of a model. `model` may be any of its names. The factor is 1 if no calibration is stored."""
         check_ids(resource=resource, model=model)
         return (yield from _known_calibration(resource, canonical_model(model)))
 
@@ -154,7 +157,7 @@ def _line(row: Row) -> UsageLine:
 
 
 def _known_calibration(resource: str, name: str) -> Script[Calibration]:
-    """Return the calibration of a model. Earlier releases stored one for each name of a model, so prefer the canonical name."""
+    """Return the calibration of a model. Earlier releases stored one for each name of a model. Prefer the canonical name's."""
     rows = yield q.calibrations_of(resource=resource)
     known = [found for found in map(_calibration, rows) if canonical_model(found.model) == name]
     known.sort(key=lambda found: found.model != name)

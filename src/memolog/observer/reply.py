@@ -52,7 +52,7 @@ from memolog.text.word_lists import NOTHING
 _LEADING_ID: Final = re.compile(r"^([ \t]*(?:[*•-][ \t]+)?)o\d{1,9}[:.)]?[ \t]+(?=\S)", re.MULTILINE)
 
 
-# In the prompt, the names of threads (t1, t2 …) precede the mark of a line. Some models copy them to this place. Then
+# In the prompt, the names of threads (t1, t2 …) precede the mark of a line. If a model writes them there too,
 # `parse_reflection` moves the name behind the mark.
 _LEADING_NAMES: Final = re.compile(
     r"^([ \t]*(?:[*•-][ \t]+)?)(t\d{1,9}(?:,[ ]?t\d{1,9})*)[:.)]?[ \t]+"
@@ -82,10 +82,11 @@ class _Times:
         """Return the time of a line. If the line has citations, this is the time of one of the cited messages.
 
         For a line without citations, the first rule that applies decides:
-        1. A line without a time has the time of its parent, if the line has no date or the date of the parent.
+        1. A line without a time has the time of its parent. This rule is skipped if the line has no parent, or has another
+           date than its parent.
         2. A line with a time has the time of the nearest message.
-        3. A line on the day of `base` has the time `base`. On another day it has the time of the first message of that day, or
-           midnight if there is none.
+        3. A line on the day of `base` has the time `base`. A line on another day has the time of the first message of that day,
+           or midnight if there is no such message.
         """
         cited = sorted(self._by_number[number] for number in line.refs)
         if cited:
@@ -150,10 +151,12 @@ def _fields(line: Line, parent: int | None, above: Draft | ReflectedDraft | None
 def parse_batch(reply: str, shown: Sequence[Shown], *, aliases: Mapping[str, str], base: datetime) -> dict[str, Parsed]:
     """Return the parsed answer for each thread of a batch, by thread id. `aliases` maps each alias in the reply to a thread id.
 
-    If the reply has no sections for threads, the first citation of a line decides its thread, and each answer has the fault
-    "untagged". A single thread then gets all lines. An answer without lines has a fatal fault such as "empty", unless it says
-    that nothing is worth observing. `base` is used if the reply has no sections for several threads, and for a thread without
-    shown messages.
+    An answer without lines has a fatal fault such as "empty", unless it says that nothing is worth observing. The time `base` is
+    used for a thread without shown messages.
+
+    If the reply has no sections for threads, a single thread gets all lines. For several threads, the first citation of a line
+    decides its thread, and `base` is used for all threads. Each answer then has the fault "untagged". An answer without lines
+    always has a fatal fault.
     """
     faults = Faults()
     text = cleaned(reply, faults)
@@ -203,7 +206,7 @@ def parse_reflection(
     faults = Faults()
     if is_cut_off:
         faults.note("cut_off", "the reply reached its maximum length")
-    # In the prompt, a short id precedes each line. Remove a copy of it, because only ids at the end of a line count.
+    # In the prompt, a short id precedes each line. If the model copied the id, remove it: only ids at the end of a line count.
     text = _LEADING_ID.sub(r"\1", cleaned(reply, faults))
     of_threads: dict[str, HintsDraft] = {}
     if aliases:
@@ -223,7 +226,7 @@ def parse_reflection(
 
 
 def _of_threads(text: str, aliases: frozenset[str], faults: Faults) -> tuple[str, dict[str, HintsDraft]]:
-    """Return a reply in which each section of a thread is replaced by the lines in it, and the hints of each thread by alias."""
+    """Return two values: the reply, with the section of each thread reduced to its lines, and the hints by thread alias."""
     found: dict[str, HintsDraft] = {}
 
     def replacement(hit: re.Match[str]) -> str:
@@ -440,7 +443,10 @@ _PRIORITIES: Final[dict[str, Priority]] = {
 _MARK_KEYS: Final = ("priority", "importance", "level", "mark")
 _OTHER_KEYS: Final = ("date", "files", "file", "verbatim", "id", "metadata", "parent", "thread", "role", "number")
 _STRUCTURE: Final = frozenset((*_TEXTS, *_INSIDE, *_TIMES, *_CITES, *_ABOUT, *_HINTS, *_MARK_KEYS, *_OTHER_KEYS))
-"""JSON fields with a fixed meaning. Another field with a name like `_FIELD` and a text or number becomes a fact in braces."""
+"""JSON fields with a fixed meaning.
+
+Any other field becomes a fact in braces, if its name matches `_FIELD` and its value is a text or a number.
+"""
 _FIELD: Final = re.compile(r"[a-z]{2,21}")
 _DEEPEST: Final = 4
 _MOST_FAILURES: Final = 20

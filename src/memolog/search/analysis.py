@@ -14,7 +14,7 @@ from memolog.search.bm25 import ASSISTANT, TOOL, USER
 from memolog.text.words import NUMBERS, STOP_WORDS, TIMES, names_in, normal, plain_of, terms_of_word, words_of
 
 ASKS: Final = 1
-"""The text ends with a question, so the next message may be the answer."""
+"""The text ends with a question mark, so the next message may be the answer."""
 STATES: Final = 2
 """Fewer than half of the sentences of the text are questions."""
 NUMBER: Final = 4
@@ -22,15 +22,15 @@ TIME: Final = 8
 NAMES_SOMETHING: Final = 16
 """The text contains a capitalised word that does not begin a sentence."""
 
-# The text after this many characters is not indexed, and neither are terms after this many terms.
+# The maximum number of characters and of terms of a text that are indexed. The rest of the text is not indexed.
 _MOST_CHARACTERS = 1_000_000
 _MOST_TERMS = 16_000
-# The frequency of a term is stored in three steps: once, two or three times, four or more times. Above that, the score in BM25
-# hardly rises.
+# The frequency of a term is stored in three steps: once, two or three times, four or more times. With more than four
+# occurrences, the score in BM25 hardly rises.
 _OFTEN, _VERY_OFTEN = 2, 4
 _SENTENCE: Final = re.compile(r"(?<![.!?。])[.!?。]++(?=\s|$)")
 _NAME: Final = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
-# ASKS, STATES and NAMES_SOMETHING depend only on this many characters at the beginning of a text.
+# ASKS, STATES and NAMES_SOMETHING describe only the first `_LOOKED_AT` characters of a text.
 _LOOKED_AT = 4_000
 _REMEMBERED = 65_536
 # Longer words are not cached, because they do not occur again.
@@ -42,9 +42,9 @@ class Analysed:
     """A text as it is indexed."""
 
     terms: tuple[str, ...]
-    """Each term. A term that occurs often is added again with `^`, and one that occurs very often also with `^^`."""
+    """Each term once. A term that occurs twice or more is added again with `^`, and one that occurs four times also with `^^`."""
     words: frozenset[str]
-    """The distinct words and the names in longer words, folded. A query with *, such as `auth*`, is compared with them."""
+    """The distinct words, and the parts of paths and identifiers, all folded. A query such as `auth*` is compared with them."""
     length: int
     traits: int
 

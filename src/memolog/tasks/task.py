@@ -1,4 +1,4 @@
-"""Tasks, their links, and the results of calls about tasks. `blocked` is computed by the store and never set by hand."""
+"""Tasks, their links, and the results of calls about tasks. The store computes `blocked`. Callers cannot set it."""
 
 import re
 from dataclasses import dataclass, field
@@ -61,7 +61,7 @@ class Task:
     level: int = 0
     """The level of decay: 0 not decayed, 1 only the summary, 2 archived."""
     version: int = 1
-    """Increases with every change. Pass it to `edit` to detect a change by another writer."""
+    """A number that increases with every change. Pass it to `edit` to detect a change by another writer."""
     metadata: JsonObject = field(default_factory=nothing)
 
 
@@ -97,7 +97,10 @@ class ReadyTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyTasks:
-    """The tasks that can be claimed now, the most urgent first, and the counts of all tasks. `next` is the next page's token."""
+    """The tasks that can be claimed now, the most urgent first, and the counts of all tasks that are not closed.
+
+    `next` is the token of the next page.
+    """
 
     items: tuple[ReadyTask, ...]
     counts: TaskCounts
@@ -192,7 +195,7 @@ class TaskAbout:
     cost: UsageTotal
     total_messages: int = 0
     next: str | None = None
-    """Pass it as `after` to get the next messages. It is None if there are no more."""
+    """The value of `after` for the call that returns the next messages. None if there are no more messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Cut texts without dividing a grapheme (a character as a reader sees it).
 
 The rules are stricter than Unicode's text segmentation (UAX #29). Every boundary that this module accepts is also a boundary in
-UAX #29, but this module rejects some boundaries of UAX #29. Only the text near a cut is read, never the whole text.
+UAX #29, but this module rejects some boundaries of UAX #29. Only the text near a cut is read, except in a long row of marks or
+flags.
 """
 
 from bisect import bisect_right
@@ -10,7 +11,7 @@ from unicodedata import category, combining
 
 from memolog.text.tokens import TokenCounter
 
-# Of the characters below this first combining mark, only CR and LF are never separated.
+# The first combining mark. A text can be cut between any two characters below it, except between CR and LF.
 _FIRST_MARK: Final = "\u0300"
 # Characters that extend the character before them, although their category is not M (mark): joiners, halfwidth voicing marks,
 # skin tones, and the vowel AM of Thai and Lao. Tag characters are tested as a range in `_extends`.
@@ -25,7 +26,8 @@ _LEADING: Final = frozenset(
 # A mark binds the consonants around it if it has the combining class of a virama or is in `_BINDING`.
 _VIRAMA_CLASS: Final = 9
 _BINDING: Final = frozenset("\u1cf5\u1cf6\U000113d0\U00011a3a\U00011f42")
-# At most this many marks before a letter are read. Real clusters are far shorter. After more marks, no boundary is accepted.
+# At most this many characters before a letter are read. If all of them are marks, there is no boundary before the letter.
+# Real clusters are far shorter.
 _MAX_MARKS: Final = 32
 
 
@@ -65,7 +67,8 @@ def cut_end(text: str, limit: int) -> str:
 def cut_middle(text: str, limit: int) -> str:
     """Return the beginning and the end of the text with an ellipsis between them, in at most `limit` code points.
 
-    A grapheme that fits on neither side is left out. It is cut only if otherwise nothing of the text would remain.
+    If `limit` is too small for the ellipsis, return only the beginning. A grapheme that fits on neither side is left out. It is
+    cut only if otherwise nothing of the text would remain.
     """
     if len(text) <= limit:
         return text

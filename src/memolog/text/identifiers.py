@@ -1,6 +1,6 @@
 """Find identifiers, numbers, dates, times, quotations and names in a text, so that they can be searched in another text.
 
-The search takes linear time, because every pattern has a limit on its length. The module also folds texts for comparison.
+The patterns are written so that a search takes linear time. The module also folds texts for comparison.
 """
 
 import re
@@ -27,7 +27,10 @@ class Mention:
     text: str
     """The characters as they are in the text, without quotation marks."""
     phrase: str = ""
-    """A number with the word beside it, such as "3 retries". Without such a word, or for another kind, the same as `text`."""
+    """The text with its context: a number with the word beside it ("3 retries"), or a line number with its file ("a.py:12").
+
+    Without such a word or file, the same as `text`.
+    """
 
 
 # ---------------------------------------------------------------- folding
@@ -42,12 +45,13 @@ _APART: Final = re.compile(rf"[{UNSPACED}]")
 _SEPARATORS: Final = re.compile(r"[\W_]+")
 _TO_SPACES: Final = {code: " " for code in range(128) if not chr(code).isalnum()}
 _MIN_WORD: Final = 3
-# The checks of a line ask for its words and mentions many times. They are cached for so many texts of at most this length.
+# The checks of a line ask for its words and mentions many times. So the results for the latest `_REMEMBERED` texts are cached.
+# Texts of more than `_MAX_REMEMBERED` characters are not cached.
 _REMEMBERED: Final = 2_048
 _MAX_REMEMBERED: Final = 1_000
 # Function words that count as content words, because they change the meaning of a sentence.
 _TELLING: Final = word_set("above again below between down during few further nor")
-# Words that are not content words: the other function words, and words by which observations report that something was said.
+# Words that are not content words: the other function words, and words that say little in an observation, such as "user".
 _EMPTY: Final = (FUNCTION_WORDS - _TELLING) | word_set("""
     agent approved asked asks assistant assistants confirmed decided done going let lets may message messages must need needs
     now per please prefer prefers requested said say says shall stated tell told tool tools upon use used user users via want
@@ -77,22 +81,22 @@ def squeezed(plain: str) -> str:
     and ends with a point finds whole words only.
     """
     if plain.isascii():
-        # The same as below, and several times faster.
+        # For ASCII, this has the same result as the code below and is several times faster.
         return f".{'.'.join(plain.translate(_TO_SPACES).split())}."
     plain = _APART.sub(r".\g<0>.", plain)
     return f".{_SEPARATORS.sub('.', plain).strip('.')}."
 
 
 def with_escapes_undone(text: str) -> str:
-    """Return the text and, if it has a backslash, a copy with a space for each JSON escape.
+    """Return the text. If it has a backslash, append a copy with a space for each escaped line break, tab or quotation mark.
 
-    In the text itself, the letter of an escape would be read as the first letter of the next word.
+    Without the copy, the letter of an escape would be read as the first letter of the next word.
     """
     return f"{text}\n{_ESCAPED.sub(' ', text)}" if "\\" in text else text
 
 
 def content_words(text: str) -> tuple[str, ...]:
-    """Return the content words of a text, each once, in order: the words that are long enough and not function words.
+    """Return the content words of a text, each once, in order: words of three or more characters that are not in `_EMPTY`.
 
     In scripts without spaces, return pairs of adjacent characters.
     """
@@ -141,7 +145,7 @@ _READ: Final = re.compile(
 )
 _SPLIT: Final = re.compile(r"[.,'’_ \u00a0\u202f]")
 _THOUSAND: Final = 3
-# The precision is enough for the longest number that the pattern matches.
+# The precision is enough in practice. A longer number is rounded: groups of three digits with spaces between have no limit.
 _EXACT: Final = Context(prec=1_000, rounding=ROUND_HALF_UP)
 _MOST_DECIMALS: Final = 8
 _OTHER_NUMBERS: Final = """
@@ -161,7 +165,7 @@ def values_of(number: str) -> frozenset[str]:
 
 
 def values_in(plain: str) -> frozenset[str]:
-    """Return the values of all numbers in a folded text. Numbers in words and the rounded values are included."""
+    """Return the values of all numbers in a folded text, and their rounded values. Numbers may be written as words."""
     found: set[str] = set()
     for hit in _READ.finditer(_western(plain)):
         for value in _values(hit):
@@ -449,7 +453,7 @@ def _mentions(text: str) -> Iterator[Mention]:
     adjacent: list[tuple[int, int]] = []
     for hit in _SCAN.finditer(text):
         kind, start, end = hit.lastgroup, hit.start(), hit.end()
-        # The pattern of dates contains a group named `mark`, which is the last group of some dates.
+        # The pattern of dates contains a group named `mark`. A match whose last group is `mark` is a date.
         kind = "date" if kind == "mark" else kind
         name = _name(start, hit[0]) if kind == "word" else None
         if name and adjacent and text[adjacent[-1][1] : start] == " ":

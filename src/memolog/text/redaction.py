@@ -44,18 +44,18 @@ from memolog.text.secret_formats import KEY_WORDS, Found, keys_by_words, keys_in
 AnyMessage = TypeVar("AnyMessage", Message, NewMessage)
 
 _WORDS: Final = KEY_WORDS | CONTEXT_WORDS
-# Maximum number of nested encodings that are decoded, and of repeated searches in one text.
+# The maximum number of nested encodings that are decoded. Also the maximum number of searches in one text.
 _LAYERS: Final = 6
 # Maximum nesting of a JSON value in which secrets are found by the names of their fields.
 _MAX_DEPTH: Final = 100
-# In characters: a shorter text cannot have a secret, and a longer command is not searched.
+# A text of fewer than `_MIN_TEXT` characters has no secret. A command of more than `_MAX_COMMAND` characters is not searched.
 _MIN_TEXT: Final = 5
 _MAX_COMMAND: Final = 20_000
 _NAMES: Final = ("pass", "secret", "token", "credential", "cookie", "authorization", "pwd", '"kty"')
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
-# Messages with more tokens are redacted in a worker thread.
+# Messages that have more tokens than this in total are redacted in a worker thread.
 _LONG_TOKENS: Final = 2_000
-# The number and the length in characters of redacted texts that are cached: at most 8 million characters.
+# The maximum number of redacted texts that are cached, and the maximum characters of each: 8 million characters in total.
 _REMEMBERED: Final = 256
 _MAX_REMEMBERED: Final = 32_000
 # The name of a kind of secret has at most 100 characters here, because a pattern without a limit would not be linear.
@@ -77,11 +77,11 @@ class Redactor:
         if len(text) > _MAX_REMEMBERED:
             return self.redact_anew(text)
         clean = _redacted((self, text))
-        # Callers compare the identity, and the cached text may be an equal one.
+        # Callers test with `is` whether the text changed. The cached text may be an equal text, but another object.
         return text if clean == text else clean
 
     def redact_anew(self, text: str) -> str:
-        """Do the same as `redact`, without the cache."""
+        """Return the text without its secrets, as `redact` does, but without the cache."""
         # The search is repeated, because a secret may be found only after the secret before it is replaced.
         for _ in range(_LAYERS):
             secrets = _joined(self._found(text, _LAYERS))
@@ -172,7 +172,7 @@ def messages_without_secrets(messages: Iterable[Message], redactor: Redactor) ->
 
 
 async def cleaned(messages: Sequence[Message], redactor: Redactor) -> tuple[Message, ...]:
-    """Return messages without their secrets. Long messages are redacted in a worker thread."""
+    """Return messages without their secrets. If they have many tokens, redact them in a worker thread."""
     is_long = sum(message.tokens for message in messages) > _LONG_TOKENS
     return await offload(messages_without_secrets, messages, redactor, when=is_long)
 
@@ -251,7 +251,7 @@ _JSON_TEXT: Final = re.compile(r"\"((?:[^\"\\]|\\.)*+)\"?", re.DOTALL)
 
 
 class _JsonRedactor:
-    """Redacts the values in a JSON value that have the name of a secret as their key or column.
+    """Redacts the values in a JSON value whose key or column has the name of a secret.
 
     With a redactor, the texts in the value are searched too.
     """
@@ -262,7 +262,7 @@ class _JsonRedactor:
         """The texts that were redacted because of their names, and their kinds of secret."""
 
     def value(self, value: JsonValue, depth: int = 0, owner: str | None = None) -> JsonValue:
-        """Return a value without secrets. `owner` is the kind of secret that the name of the table around it shows, or None."""
+        """Return a value without secrets. `owner` is the kind of secret that an outer key or column names, or None."""
         if isinstance(value, str):
             return self._redactor.redact(value) if self._redactor else value
         if depth > _MAX_DEPTH:
@@ -448,7 +448,7 @@ _ENTITIES: Final = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">", 
 
 
 class _Decoded(NamedTuple):
-    """The decoded lines of a text, without its lines that have no escapes. Each piece is plain text or one decoded escape."""
+    """The lines of a text that have escapes, decoded. They consist of pieces: each is plain text or one decoded escape."""
 
     text: str
     starts: list[int]
@@ -474,7 +474,7 @@ class _Decoded(NamedTuple):
 
 
 def _layers(text: str, data: bytes) -> Iterator[_Decoded]:
-    """Yield two decoded forms of a text: with plain characters in place of disguised ones, and with its escapes decoded."""
+    """Yield up to two decoded forms of a text: one with disguised characters made plain, and one with its escapes decoded."""
     if len(data) > len(text) and _DISGUISED.search(data.translate(None, _ASCII).decode("utf-8", "replace")):
         plain = _decoded(text, _DISGUISED)
         if plain is not None:

@@ -147,8 +147,9 @@ _QUOTED: Final = (
 )
 _VALUE: Final = rf"(?:{_QUOTED}|(?P<bare>{_BARE}{{2,500}}+)(?P<after>[(\[]?))"
 _GROUPS: Final = ("double", "single", "tick", "curly", "corner", "bare")
-# The rest of a value after a sign that may end it, such as a comma. The value continues if a word character follows the sign
-# directly. It does not continue if the sign begins a tag, an entity or an escape, or if another name with a value follows.
+# The rest of a value after a sign that may end it, such as a comma. The value continues if a letter, a digit or, for some signs,
+# a character such as `!` follows the sign directly. It ends if the sign begins a tag, an entity or an escape, or if another name
+# with a value follows.
 _TAIL: Final = re.compile(
     rf"(?:{_BARE}"
     r"|[,&;](?=[\w!@#$%^*~+-])(?![\w.-]{1,40}[\"']?[=:])(?!(?:amp|quot|lt|gt|apos|nbsp|#\w{1,6});)"
@@ -234,7 +235,7 @@ def _secret_in(hit: re.Match[str], kind: str, is_secret: Callable[[str, bool], b
 
 
 def _end_of_word(text: str, at: int, end: int) -> int:
-    """Return the end of a value. If the value does not continue after the sign at `at`, the end is `end`."""
+    """Return the end of a value. `_TAIL` finds the rest of the value from `at` on. If there is no rest, return `end`."""
     hit = _TAIL.match(text, at)
     return max(end, at + len(hit[0].rstrip(_STRIPPED))) if hit else end
 
@@ -280,7 +281,7 @@ def _below(text: str, end: int, kind: str, is_secret: Callable[[str], bool]) -> 
 
 
 def _is_in_cell(hit: re.Match[str]) -> bool:
-    """Return whether a value is in the table cell beside its name. Such a value is a secret less often than an assigned value."""
+    """Return whether a value is in the table cell beside its name. Such a value is a secret less often than an assigned one."""
     return _CELL.match(hit["sep"]) is not None
 
 
@@ -389,7 +390,7 @@ def _assigned_password(text: str, hit: re.Match[str], name: str) -> tuple[Found,
 
 
 def _spaced_password(text: str, at: int, end: int, *, is_verb: bool) -> tuple[Found, ...]:
-    """Return the password after a name and a space, or nothing: in a command, a file with logins or a short sentence."""
+    """Return the password after a name and a space, or nothing. Commands, login files and short sentences have this form."""
     hit = _SPACED.match(text, end)
     if not hit or _NO_SECRET_NAME.search(hit["rest"]):
         return ()
@@ -418,7 +419,7 @@ _KEY_OWNERS: Final = (
     "openai", "anthropic", "stripe", "datadog", "dd", "algolia", "mailgun", "sendgrid", "pinecone", "twilio", "azure", "aws",
     "gcp", "google", "maps", "weather", "wifi", "wi-fi", "wlan", "wpa", "wep",
 )  # fmt: skip
-# Minimum length of a value that is a secret although only the word "key" is before it, in characters.
+# Minimum length, in characters, of a secret value after the word "key" alone.
 _MIN_LONG: Final = 20
 _PUBLIC_KEYS: Final = (
     "public", "foreign", "primary", "sort", "cache", "partition", "unique", "group", "order", "dict", "json",
@@ -550,7 +551,8 @@ def _cells(text: str, start: int, end: int, sign: str) -> list[tuple[str, int]]:
 
 # ---------------------------------------------------------------- whether a value is a secret
 
-# Minimum length, in characters, of a password at a place where only a password can be, and of a value that may be a plain word.
+# Minimum lengths in characters. `_MIN_CERTAIN` is for a place where only a password can be. `_MIN_UNSURE` is for a value that may
+# also be a plain word.
 _MIN_CERTAIN: Final = 4
 _MIN_UNSURE: Final = 6
 # Minimum length of a value that is a secret in any context.
@@ -622,7 +624,7 @@ def _is_strong(value: str) -> bool:
 
 
 def _is_varied(value: str) -> bool:
-    """Return whether a value has small letters, capitals and digits. Many passwords have all three, but few words."""
+    """Return whether a value has small letters, capitals and digits. Many passwords have all three. Few words do."""
     has_all = any(map(str.islower, value)) and any(map(str.isupper, value)) and any(map(str.isdigit, value))
     return has_all and "/" not in value and not _CODE.match(value)
 
@@ -810,7 +812,7 @@ _RULES: Final = (
 
 
 def _by_anchor() -> dict[str, list[tuple[_Rule, re.Pattern[str]]]]:
-    """Return the rules and their compiled patterns by the first word at which they start, in order."""
+    """Return the rules with their compiled patterns. Each key is a word with which the matches of its rules can begin."""
     found: dict[str, list[tuple[_Rule, re.Pattern[str]]]] = {}
     for rule in _RULES:
         shape = f"{rule.before}(?:{rule.words.replace(' ', '|').replace('_', ' ')}){rule.shape}"

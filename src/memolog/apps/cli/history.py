@@ -1,4 +1,7 @@
-"""Show and restore earlier states of the log and of a thread: `history`, `diff`, `as-of`, `revert`, `rewind` and `branches`."""
+"""Show and restore earlier states of the log and of a thread.
+
+The verbs are `history`, `diff`, `as-of`, `revert`, `rewind`, `branches` and `restore-branch`.
+"""
 
 from difflib import unified_diff
 from typing import TYPE_CHECKING, Annotated
@@ -78,7 +81,7 @@ async def as_of(
         list[str],
         typer.Argument(
             help="Day, time or age: 2026-03-14, 2026-03-14T09:30, yesterday, last monday, 3h or 2 days ago. "
-            "Of a day: the end of the day."
+            "A day means the end of that day."
         ),
     ],
 ) -> Answer:

@@ -52,7 +52,7 @@ class Verbs(TyperGroup):
 
 
 def _behind_the_verb(words: Sequence[str], group: TyperGroup) -> list[str]:
-    """Return the words of a command line with the common options that are before the verb moved behind it."""
+    """Return the words of a command line. Common options before the verb are moved behind the verb."""
     moved, rest = list[str](), list(words)
     while rest and rest[0].partition("=")[0] in _BEFORE:
         count = 1 if "=" in rest[0] or rest[0] in _FLAGS else 2

@@ -2,7 +2,7 @@
 
 Lines about answers and tool calls are nested under the line of the user that they follow. `utterances` selects the sentences, and
 `tool_calls` writes the lines about tools. The current task is the last open request of the user. The title comes from the first
-sentence of a user that has a subject.
+user sentence with a clear subject.
 """
 
 import re
@@ -69,7 +69,7 @@ _MAX_NAME: Final = 60  # of the name of a speaker, and of a description such as 
 _SHORT: Final = 110  # of a statement that refers to the message before it, and of a detail of a chosen item
 _MAX_TOPIC: Final = 42
 _MAX_ABOUT: Final = 130
-_BULLET: Final = 16  # the approximate number of characters of a line about a tool that are not in its text
+_BULLET: Final = 16  # the approximate number of other characters in a line about a tool: its bullet and citations
 _NEVER: Final = -1_000  # the number of a message that does not exist
 _FEW_WORDS: Final = 4  # a statement of at most this many words may be the answer to a question
 _FEW_ITEMS: Final = 2  # at most this many chosen items have their details
@@ -113,7 +113,7 @@ class _Conversation:
     answers: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
 
     def listings(self) -> list[Listing]:
-        """Return the lists of the last answer that has lists. If no message was recorded, return the last lists of the log."""
+        """Return the lists of the last answer with lists. If no message was recorded yet, return the last lists in the log."""
         found = (_listings(pieces_of(text), "", number) for number, text in reversed(self.answers))
         listings = next(filter(None, found), None)
         if listings is None and (self.answers or self.asked[0] > _NEVER):
@@ -446,7 +446,7 @@ def _subject(asked: str) -> str:
 
 
 def _listings(pieces: Sequence[Piece], question: str, number: int, *, is_asked: bool = False) -> list[Listing]:
-    """Return the lists in the pieces of a message. If the first list has no topic, its topic is the question of the user."""
+    """Return the lists in the pieces of a message. With `is_asked`, a first list without a telling topic gets `question`."""
     by_list: dict[int, list[Piece]] = {}
     for piece in pieces:
         if piece.list >= 0:
@@ -495,7 +495,7 @@ def _attached(source: _Source) -> Iterator[Line]:
 
 _MAX_TASK: Final = 300  # characters
 _MAX_TITLE: Final = 48  # characters
-# A title needs at least `_MIN_TITLE_WORDS` content words or at least `_MIN_TITLE` characters.
+# A title needs at least `_MIN_TITLE_WORDS` content words or `_MIN_TITLE` characters, unless the user announced the subject.
 _MIN_TITLE_WORDS: Final = 2
 _MIN_TITLE: Final = 12
 _SCANNED: Final = 20_000  # characters of a message that are read

@@ -38,7 +38,7 @@ class _ToolLine(Line):
     """A line about one tool call, or about several calls of the same kind."""
 
     number: int = 0
-    """The number of the message with the call, below which the line is placed."""
+    """The number of the message with the call. The line follows the lines of this message."""
     tool: str = ""
     verb: str = ""
     """The beginning of the line. It is empty if the line cannot be joined with others."""
@@ -52,7 +52,7 @@ class Summary(NamedTuple):
     files: tuple[str, ...] = ()
 
 
-# Maximum numbers of characters. A line with more than `_MAX_JOINED` is not joined with further lines.
+# Maximum numbers of characters. A line of `_MAX_JOINED` or more characters is not joined with further lines.
 _MAX_NAME: Final = 60
 _MAX_JOINED: Final = 500
 _MAX_QUERY: Final = 160
@@ -155,7 +155,7 @@ def _tool_line(name: str, target: Summary, outcome: Summary, number: int, cites:
         verb = f"Assistant {change[1].lower() if change else 'changed'}"
         text = f"{verb} {', '.join(files)}"
     elif is_plain and target.text:
-        # The line has only the name of the file, because the content can be read again.
+        # The line has the target of the call, such as a file, but no content, because the content can be read again.
         verb = f"Assistant {'searched' if _SEARCH.search(name) else 'read'}"
         text = f"{verb} {target.text}"
     else:
@@ -197,7 +197,7 @@ def _text_of(value: JsonValue) -> str:
 
 # ---------------------------------------------------------------- arguments of calls
 
-# Names of arguments that contain a file, and of other arguments that describe the call. The first name that a call has is used.
+# Names of arguments with a file, and of other arguments that describe the call. Of each list, the first name in a call is used.
 _FILE_KEYS: Final = "file_path path filename file notebook_path target_file relative_path filepath uri"
 _OTHER_KEYS: Final = "command cmd script pattern query url description prompt question text code input"
 _READ: Final = re.compile(r"read|view|open|cat|fetch|get|show|list|ls|glob|grep|search|find|look", re.IGNORECASE)
@@ -319,7 +319,7 @@ _REFUSED: Final = re.compile(
 _DIFF: Final = re.compile(r"^diff --git a/(\S+)", re.MULTILINE)
 # Maximum numbers of characters or lines.
 _SCANNED_OUTPUT: Final = 200_000  # characters of an output that are read
-_ENDS: Final = 2_000  # characters at the beginning or end of an output that are read for some patterns
+_ENDS: Final = 2_000  # some patterns read only this many characters at the beginning or end of an output
 _MAX_LINES: Final = 12  # lines of errors
 _MAX_ERROR: Final = 1_200  # characters of all errors of an output
 _MAX_LINE: Final = 200
@@ -328,9 +328,9 @@ _NAMES: Final = re.compile(
     r"[\w.@~+:-]{0,100}(?:/[\w.@~+-]{1,100})+|\b\w{1,80}\.\w{1,80}\b|\b[a-z]+[A-Z]\w*|\b[A-Z][a-z]+[A-Z]\w*|\b\w+_\w+"
 )
 _SHORT_OUTPUT: Final = 160  # an output of at most this many characters is kept whole
-_MIN_PROSE: Final = 400  # an output of fewer characters is not treated as prose
-_MAX_PROSE: Final = 600  # the maximum number of characters that are kept of prose
-_GROUPED: Final = 3  # at least this many errors of each file and at most this many test results are kept
+_MIN_PROSE: Final = 400  # an output of at most this many characters is not treated as prose
+_MAX_PROSE: Final = 600  # characters of prose that are kept
+_GROUPED: Final = 3  # errors of each file that are kept if there are many files; also the maximum of test results
 
 
 def _outcome(name: str, raw: str, *, is_error: bool) -> Summary:
