@@ -376,7 +376,7 @@ async def test_a_message_of_several_rows_is_restored(memory: Memory, to: int) ->
     """A message that grew has several rows. Some of them may have stayed."""
     thread = memory.thread("t1", resource="alice")
     for parts in (["One."], ["One.", "Two."], ["One.", "Two.", "Three."]):
-        await thread.save(AssistantMessage(parts, id="m1"))
+        await thread.save([AssistantMessage(parts, id="m1")])
     branch = await thread.rewind(to=to)
     assert branch is not None
     await thread.restore_branch(branch.id)
