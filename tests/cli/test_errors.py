@@ -84,7 +84,7 @@ MISTAKES = [
     pytest.param(2, "tasks attach T-1 9-3", "9-3 is not a span", id="no span"),
     pytest.param(2, "tasks create x --due soonish", "'soonish' is not a date", id="no date"),
     pytest.param(2, "wm merge [] --thread notes", "not a JSON object", id="no object"),
-    pytest.param(2, "wm merge {} ", "Only a JSON", id="Markdown cannot be merged"),
+    pytest.param(2, "wm merge {}", "Only a JSON", id="Markdown cannot be merged"),
     pytest.param(2, "wm edit Decisions", "There is no text", id="no text"),
     pytest.param(2, "wm edit Decisions -", "Pass the text as an argument", id="empty input for an edit"),
     pytest.param(2, "wm merge - --thread notes", "Pass the text as an argument", id="empty input for a merge"),
@@ -105,6 +105,7 @@ MISTAKES = [
     pytest.param(2, "no-such-verb", "No such command", id="no such verb"),
     pytest.param(2, "status --no-such-option", "No such option", id="no such option"),
     pytest.param(2, "search", "Missing argument", id="no query"),
+    pytest.param(2, "search \u2003", "The query is empty", id="an empty query"),
     # The database or the settings cannot do it.
     pytest.param(3, "status --db missing.db", "There is no database missing.db", id="no database"),
     pytest.param(3, "status --db folder", "folder is a folder", id="a folder for a database"),
@@ -139,14 +140,14 @@ def odd_files(folder: Path) -> Path:
 @pytest.mark.parametrize(("code", "line", "words"), MISTAKES)
 def test_mistakes_are_told(code: int, line: str, words: str, odd_files: Path) -> None:
     """The error is on stderr, and no partial file is left. With --json, it is one document; a usage error is on stderr too."""
-    done = run(*line.split())
+    done = run(*line.split(" "))
     assert done.code == code, done.err + done.out
     assert words in " ".join(done.err.split())
     assert "Traceback" not in done.err
     assert not re.search(r"\w\(\)|\w=(True|…|\"|\d)", done.err), done.err
     assert done.out == ""
     assert list(odd_files.rglob("*.partial")) == []
-    done = run(*line.split(), "--json")
+    done = run(*line.split(" "), "--json")
     assert done.code == code
     error = done.document["error"]
     assert words in f"{error['what']} {error['why']} {error['then']}"

@@ -247,7 +247,9 @@ class RunExecutor:
             is_full = fault.cause == "incompressible" and observer is not self._embedded
             if not is_full and not _is_stuck(found[0][1], fault):
                 raise
-            error = f"{str(fault).rstrip('.')}. The embedded reflector is used."
+            # Without a model the embedded reflector is always used, so it is not named.
+            other = "" if isinstance(observer, EmbeddedObserver) else " The embedded reflector is used."
+            error = f"{str(fault).rstrip('.')}.{other}"
             problems = (Problem(what="condensing the log", error=error),)
             try:
                 outcomes = await self._outcomes(found, self._embedded, ask)

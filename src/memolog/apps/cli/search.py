@@ -42,6 +42,8 @@ async def search(
     cursor: Cursor = None,
 ) -> Answer:
     """Search messages, observations and tasks, best first. Exit code 1: nothing found."""
+    if not query.strip():
+        raise InputError("The query is empty.", then="Pass the words to find.")
     await refuse_unknown(call.memory, call.resource, thread)
     sources: Any = source or None
     with call.progress("indexing", "What is indexed stays indexed. The next search indexes the rest."):
