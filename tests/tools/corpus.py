@@ -404,6 +404,8 @@ _VALUES: list[Case] = [
     fails(S, "recall", "g99", "it does not exist", target="g99"),
     fails(S, "recall", "no-such-message", "it does not exist", target="no-such-message"),
     fails(S, "recall", "cursor", "a cursor that nobody gave out", target="g1", cursor="nonsense"),
+    fails(S, "recall", "is not a cursor", "half of a cursor", target="g1", cursor="f.1"),
+    fails(S, "recall", "no part 99", "a part that the message does not have", target="m1", part=99),
     fails(S, "recall", "`detail`", "no such detail", target="g1", detail="banana"),
     fails(S, "recall", "`target`", "an object that names nothing", target={"a": {"b": 1}}),
 ]

@@ -134,7 +134,8 @@ def page_key(token: str | None, start: Sequence[int]) -> list[int]:
         key = []
     if len(key) != len(start) or not all(FIRST <= number <= LAST for number in key):
         raise InputError(
-            f"The page token must be the `next` of a page, got {token!r}.", then="Pass that value unchanged."
+            f"{token!r} is not a cursor of a page.",
+            then="Pass the `next` of the last page, or the `cursor` of the last answer of a tool, unchanged.",
         )
     return key
 

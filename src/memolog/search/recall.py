@@ -95,6 +95,11 @@ async def recall(
     is_back, position = _read_cursor(request.cursor, place.start)
     draft = PageDraft(counter=counter, request=request, back=is_back, labels=labels)
     stopped = await _fill(store, resource, place, draft, position)
+    if request.part is not None and draft.most_parts and request.part >= draft.most_parts:
+        raise InputError(
+            f"There is no part {request.part}: the message has {draft.most_parts}.",
+            then=f"Pass a `part` from 0 to {draft.most_parts - 1}, or none.",
+        )
     if is_back:
         after, before = f"{_FORWARD}.{page_token(position)}", stopped and f"{_BACK}.{page_token(stopped)}"
     else:
@@ -170,6 +175,8 @@ class PageDraft:
     tools: dict[str, str] = field(default_factory=dict[str, str])
     """The name of the tool of each call, by the id of the call."""
     items: list[Recalled] = field(default_factory=list[Recalled])
+    most_parts: int = 0
+    """The number of parts of the message that has the most."""
     _used: int = 0
 
     @property
@@ -188,6 +195,7 @@ class PageDraft:
         `at` is the index of a part and the index of a character in this part. If the page has no room for the rest of the
         message, return the place where the following page continues, in the same form; else None.
         """
+        self.most_parts = max(self.most_parts, len(message.parts))
         back = self.back
         everything = (max(1, len(message.parts)), 0) if back else (0, 0)
         stopped = edge = at or everything
