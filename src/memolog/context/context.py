@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, Self, cast
 
 from memolog.core.exact_json import dumps
-from memolog.core.message import Message, NewMessage, Part, ReasoningPart, Role, TextPart, parts_to_json
+from memolog.core.message import Message, NewMessage, Part, Role, TextPart, has_content, parts_to_json
 from memolog.errors import InputError
 from memolog.text.escape import fixed_text
 
@@ -65,7 +65,7 @@ class ContextMessage:
     @property
     def is_empty(self) -> bool:
         """Return whether it has no content that every API accepts: no parts, or only blank text and reasoning."""
-        return all(isinstance(part, ReasoningPart) or is_blank(part) for part in self.parts)
+        return not has_content(self.parts)
 
     @property
     def is_plain_answer(self) -> bool:
@@ -222,11 +222,6 @@ def _are_one(first: ContextMessage, second: ContextMessage) -> bool:
     if first.role != "user" or second.role != "user":
         return False
     return first.synthetic or second.synthetic or first.speaker == second.speaker
-
-
-def is_blank(part: Part) -> bool:
-    """Return whether a part is text without a visible character."""
-    return isinstance(part, TextPart) and not part.text.strip()
 
 
 def _has_field(part: TextPart) -> bool:

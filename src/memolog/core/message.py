@@ -312,6 +312,13 @@ def continues(stored: tuple[Part, ...], offered: tuple[Part, ...]) -> tuple[Part
     return offered[shared:] if old == new or parts_to_json(old) == parts_to_json(new) else None
 
 
+def has_content(parts: Iterable[Part]) -> bool:
+    """Return whether parts have content that every API accepts: more than blank text and reasoning."""
+    return any(
+        bool(part.text.strip()) if isinstance(part, TextPart) else not isinstance(part, ReasoningPart) for part in parts
+    )
+
+
 def has_many_parts(messages: Iterable[Message]) -> bool:
     """Return whether the messages have so many parts that a worker thread should process them."""
     return sum(len(message.parts) for message in messages) > _MANY_PARTS

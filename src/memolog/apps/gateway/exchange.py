@@ -24,8 +24,8 @@ from memolog.adapters.openai.responses import RESPONSES_API
 from memolog.adapters.provider_limits import is_refused, take_back
 from memolog.apps.gateway.headers import Pairs, passed_back
 from memolog.apps.gateway.scope import Scope
-from memolog.context.context import ContextMessage
 from memolog.core.exact_json import dumps
+from memolog.core.message import has_content
 from memolog.errors import InputError
 
 _log = logging.getLogger("memolog")
@@ -67,7 +67,7 @@ def _is_empty(api: Api, request: dict[str, Any]) -> bool:
         # The provider adds a conversation that it has stored.
         return False
     try:
-        return all(ContextMessage.of(message).is_empty for message in api.given(request))
+        return not any(has_content(message.parts) for message in api.given(request))
     except (AttributeError, TypeError):
         # The messages cannot be read. The exchange refuses them.
         return False
