@@ -274,6 +274,8 @@ GOOD: Final[dict[str, object]] = {
     "again": observed_again,
     "branch": "b1",
     "updated_at": NOW,
+    "last": 0,
+    "limit": 10,
 }
 # Where no thread is meant, it is the log that all threads share.
 NONE_IS_MEANT: Final = {("logs.history", "thread"), ("logs.as_of", "thread")}
@@ -291,6 +293,7 @@ OTHER_GOOD: Final[dict[tuple[str, str], object]] = {
     ("tombstones.find", "messages"): [UserMessage("lost", id="m9")],
     ("tombstones.lift", "messages"): [UserMessage("lost", id="m9")],
     ("tombstones.threads", "threads"): [("gone", 0)],
+    ("messages.report_files", "tokens"): {1: 5},
     ("tasks.attach", "messages"): ["m1"],
     ("tasks.detach", "messages"): ["m1"],
     ("tasks.search", "query"): "First",

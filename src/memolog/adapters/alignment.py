@@ -60,15 +60,21 @@ class _Exchange(Generic[S]):
 
 
 def align(
-    given: Sequence[NewMessage], stored: Sequence[Said], *, rewinds: bool = False, is_beginning: bool = False
+    given: Sequence[NewMessage],
+    stored: Sequence[Said],
+    *,
+    rewinds: bool = False,
+    is_beginning: bool = False,
+    is_whole: bool = False,
 ) -> Aligned:
     """Compare a list of messages with the live messages at the end of a thread.
 
     `rewinds` means that the caller rewinds the thread if the client went back. Without it, a question that the client asks again
-    counts as new. `is_beginning` means that `stored` begins with the first live message of the thread.
+    counts as new. `is_beginning` means that `stored` begins with the first live message of the thread. `is_whole`
+    means that the client always sends its whole conversation.
     """
     if not has_answer(given):
-        return _without_history(given, stored)
+        return _without_history(given, stored, is_whole=is_whole and is_beginning and rewinds)
     here, there = _exchanges(given), _exchanges(stored)
     pairing = _Pairing(here, there)
     found = _aligned(given, stored, here, there, pairing.agreement(is_beginning=is_beginning), rewinds=rewinds)
@@ -149,12 +155,16 @@ def _is_example(stored: Sequence[Said], kept: int) -> bool:
     )
 
 
-def _without_history(given: Sequence[NewMessage], stored: Sequence[Said]) -> Aligned:
+def _without_history(given: Sequence[NewMessage], stored: Sequence[Said], *, is_whole: bool) -> Aligned:
     asked = [marks(said) for said in given]
     since = after_last_answer(stored)
     for count in range(min(len(given), len(since)), 0, -1):
         if asked[:count] == [marks(row) for row in since[-count:]]:
             return Aligned(new=tuple(given[count:]), repeated=count)
+    is_first = is_whole and stored and not since and asked == [marks(row) for row in stored[: len(given)]]
+    if is_first and all(row.role != "user" for row in stored[len(given) :]):
+        # Only the first question and its answer are stored, and the client asks for another answer.
+        return Aligned(new=(), kept=len(given))
     return Aligned(new=tuple(given))
 
 
@@ -362,7 +372,7 @@ def _by_answers(given: Sequence[NewMessage], stored: Sequence[Said]) -> Aligned:
         if found and found[-1] in places:
             start, stored = place + 1, stored[places[found[-1]] + 1 :]
             break
-    return _without_history(given[start:], stored)
+    return _without_history(given[start:], stored, is_whole=False)
 
 
 def marks(said: Said) -> list[str]:

@@ -123,6 +123,8 @@ class Bound:
     zone: str | None = None
     settings: Mapping[str, Any] | None = None
     turn: OpenTurn | None = None
+    sends_all: bool = False
+    """Whether the client always sends the whole conversation, as chat programs do."""
     own_turns: str | None = None
     """Used with `turn`: only turns whose ids begin with this text may be rewound. With None the thread is never rewound."""
 
@@ -232,7 +234,9 @@ class Exchange:
             own = self._own_turn.id_prefix = turns_of(given)
             await self._own_turn.__aenter__()
         try:
-            new, again = await find_new(self._bound.memory, self._resource, self._thread, given, own_turns=own)
+            new, again = await find_new(
+                self._bound.memory, self._resource, self._thread, given, own_turns=own, is_whole=self._bound.sends_all
+            )
             self.repeated = tuple(row.seq for row in again)
             if self._api.goes_on(self._body) and has_answer(new[-1:]) and not has_answer(new[:-1]):
                 # The only assistant message is the last one. The model continues it, so it is saved together with the answer.

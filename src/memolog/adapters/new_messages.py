@@ -31,17 +31,18 @@ async def find_new(
     given: Sequence[NewMessage],
     *,
     own_turns: str | None = None,
+    is_whole: bool = False,
 ) -> tuple[tuple[NewMessage, ...], tuple[Message, ...]]:
     """Return the new messages of a list, and the unanswered stored messages that the list repeats.
 
     With `own_turns` the thread is rewound if the client went back to an earlier message. All later messages must then belong to
-    ended turns whose ids begin with `own_turns`. If the database cannot be read, all messages after the last answer count as
-    new, or with `config.strict` the error is raised.
+    ended turns whose ids begin with `own_turns`. `is_whole` means that the client always sends its whole conversation. If the
+    database cannot be read, all messages after the last answer count as new, or with `config.strict` the error is raised.
     """
     try:
         stored, is_beginning = await _stored(memory, resource, thread, given)
         rewinds = own_turns is not None and not memory.config.read_only
-        found = align(given, stored, rewinds=rewinds, is_beginning=is_beginning)
+        found = align(given, stored, rewinds=rewinds, is_beginning=is_beginning, is_whole=is_whole)
         new = found.new
         if found.kept is not None:
             to = stored[found.kept - 1].seq if found.kept else 0

@@ -142,6 +142,7 @@ class Branches(LogChanges):
     @reads
     def withdrawn_since(self, resource: str, thread: str, last: int) -> Script[frozenset[int]]:
         """Return the numbers of the messages that rewinds have withdrawn since `last` was the last message of the thread."""
+        check_ids(resource=resource, thread=thread)
         gone: set[int] = set()
         for row in (yield q.all_branches(resource=resource, thread=thread, last=last)):
             live = list(_seqs(row))

@@ -281,6 +281,7 @@ class Messages(Calls):
     @writes("messages.report")
     def report_files(self, resource: str, thread: str, tokens: Mapping[int, int]) -> Script[None]:
         """Store the tokens that a provider reported for the large files of messages, by sequence number."""
+        check_ids(resource=resource, thread=thread)
         for seq, reported in tokens.items():
             yield q.set_reported(resource=resource, thread=thread, seq=seq, reported=reported)
 

@@ -15,7 +15,7 @@ from memolog.core.exact_json import pack, unpack
 from memolog.db.engine import Calls
 from memolog.db.engine import reads as reads_of_resource
 from memolog.db.queries import Row, Script, load_queries
-from memolog.db.scope import FIRST, check_ids, check_limit, chunks, page_key, page_of
+from memolog.db.scope import FIRST, check_ids, check_limit, check_optional_ids, chunks, page_key, page_of
 from memolog.errors import InputError, TaskCycle
 from memolog.tasks.rows import (
     TaskCalls,
@@ -156,6 +156,7 @@ class TaskReady(Calls):
     ) -> Script[EdgeTasks]:
         """Return the tasks of `edge` and all other tasks in progress. Tasks that `session` has claimed count as active too."""
         check_ids(resource=resource)
+        check_optional_ids(thread=thread, session=session)
         at = to_micros(now)
         holder = session or thread
         held = yield task_queries.held_tasks(

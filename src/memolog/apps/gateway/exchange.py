@@ -187,7 +187,7 @@ class Exchange:
             async with turn:
                 # The exchange gets this turn, so that `take_back` can withdraw its messages if the provider refuses the request.
                 own = turn.id_prefix or None
-                bound = Bound(memory=self._memory, apis=(self._api,), turn=turn, own_turns=own)
+                bound = Bound(memory=self._memory, apis=(self._api,), turn=turn, sends_all=True, own_turns=own)
                 remembered = Remembered(bound, self._api, body, scope.thread, scope.resource)
                 sent = make(dumps(await remembered.begin()).encode())
                 answer = await self._client.send(sent, stream=True)
