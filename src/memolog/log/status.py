@@ -146,8 +146,7 @@ def status_of(
     is_open = breaker_is_open(log.failures, log.retry_at, now)
     limit = config.threshold_for(state.log_tokens)
     # With `observe=False` there is no log, so the thread is never behind.
-    is_full = state.log_tokens > config.reflect_block_at
-    is_behind = config.observe and (is_full or state.seen_tokens > config.block_at_for(state.log_tokens))
+    is_behind = config.observe and state.seen_tokens > config.block_at_for(state.log_tokens)
     is_failing = log.failures > 0 or _is_stuck(state) or unsaved is not None
     last_error_at, last_error = log.last_error_at, log.last_error
     if trouble is not None and (last_error_at is None or trouble.at > last_error_at):
