@@ -547,8 +547,7 @@ class Thread(_Handle):
         Use it when a user edits an earlier question or wants another answer. Observations of withdrawn messages are removed from
         the log. The messages are stored as a branch: `branches` lists it, and `restore_branch` restores it. If `only_turns` is
         passed, every message after `to` must belong to an ended turn whose id begins with `only_turns`; otherwise nothing is
-        withdrawn. If messages of a running turn are withdrawn, everything that this turn saves afterwards is withdrawn too.
-        Returns None if nothing was withdrawn.
+        withdrawn. Returns None if nothing was withdrawn.
         """
         components, again = await self._open_rewound()
         open_turns = frozenset(self._connection.open_turns)

@@ -92,8 +92,6 @@ class Pending:
     spent: list[Spent] = field(default_factory=list[Spent])
     ids: set[str] = field(default_factory=set[str])
     """Ids of all messages of the turn, saved or not."""
-    last: str | None = None
-    """The id of the last message that this turn saved. If a rewind withdraws it, later messages of the turn are withdrawn too."""
     contexts: list[_ShownContext] = field(default_factory=list[_ShownContext])
     """Contexts that could not be recorded, because the database was unavailable, oldest first."""
     is_withdrawn: bool = False
@@ -354,8 +352,7 @@ class Outbox:
             # The messages have ids already, so a message that is saved twice is stored once.
             owner = None if pending.is_over else self.core.owner
             where = pending.resource, pending.thread
-            saved = await self.store.messages.save(*where, messages, turn=pending.turn, owner=owner, last=pending.last)
-            self.note_saved(pending, saved)
+            saved = await self.store.messages.save(*where, messages, turn=pending.turn, owner=owner)
         except Exception as error:
             if _is_temporary(error):
                 raise
@@ -369,14 +366,6 @@ class Outbox:
         pending.drop(messages)
         self.hold(pending)
         return saved
-
-    def note_saved(self, pending: Pending, saved: Saved) -> None:
-        """Remember the last message that a turn saved. If it was withdrawn at once, emit an event."""
-        if saved.messages:
-            pending.last = max(saved.messages, key=lambda row: row.seq).id
-        if saved.withdrawn:
-            gone = replace(_NOTHING, messages=tuple(row.seq for row in saved.messages if row.state == "withdrawn"))
-            self.core.bus.emit(gone.event(pending.resource, pending.thread, self.core.clock.now()))
 
     async def end_turn(self, pending: Pending) -> None:
         """Mark the unanswered messages of an ended turn as seen."""
@@ -568,12 +557,10 @@ class TurnOutbox:
                 messages,
                 turn=self.pending.turn,
                 owner=self._outbox.core.owner,
-                last=self.pending.last,
                 scope=config.scope,
                 newest=_newest(config),
                 others=others_for(config, decides=decides),
             )
-            self._outbox.note_saved(self.pending, saved)
             self._settle(messages)
             self._track(saved)
             return snapshot
@@ -594,14 +581,8 @@ class TurnOutbox:
         async with self._one_by_one:
             if messages := await self._catch_up(fresh):
                 saved = await self._outbox.store.messages.save(
-                    self._resource,
-                    self._thread,
-                    messages,
-                    turn=self.pending.turn,
-                    owner=self._outbox.core.owner,
-                    last=self.pending.last,
+                    self._resource, self._thread, messages, turn=self.pending.turn, owner=self._outbox.core.owner
                 )
-                self._outbox.note_saved(self.pending, saved)
                 self._note(saved)
                 self._settle(messages)
 
@@ -650,7 +631,7 @@ class TurnOutbox:
 
     def _note(self, saved: Saved) -> None:
         self._track(saved)
-        self.since.extend(row for row in saved.messages if row.state == "live")
+        self.since.extend(saved.messages)
         self.saved_tokens += sum(message.tokens for message in saved.messages)
 
 

@@ -34,7 +34,7 @@ from memolog.log.usage import Ledger, summing_spent
 from memolog.log.withdrawals import Render, Withdrawals, render_again
 from memolog.messages.branches import Branches
 from memolog.messages.clone import Copies
-from memolog.messages.store import Messages, Saved, Weigh, noting_unseen, withdrawing_late
+from memolog.messages.store import Messages, Saved, Weigh, noting_unseen
 from memolog.messages.threads import Threads, listing_resources
 from memolog.messages.tombstones import Tombstones
 from memolog.search.index import Indexing
@@ -135,21 +135,15 @@ class Store:
         turn: str,
         owner: str,
         scope: Scope,
-        last: str | None = None,
         newest: int | None = None,
         others: bool | OtherLimits = True,
     ) -> tuple[Saved, Snapshot]:
-        """Save messages of a running turn. Return the saved messages, and a snapshot that was read after saving.
-
-        `last` is the id of the last message that the turn saved before.
-        """
+        """Save messages of a running turn. Return the saved messages, and a snapshot that was read after saving."""
         check_ids(owner=owner)
         ready, now, is_long = await self.messages.ready_soon(resource, thread, messages, turn)
 
         def saving() -> Script[Saved]:
             saved = yield from self.messages.saving(resource, thread, ready, now)
-            if last is not None:
-                saved = yield from withdrawing_late(resource, thread, saved, turn=turn, last=last)
             yield from noting_unseen(resource, thread, saved, turn=turn, owner=owner, now=now)
             return saved
 

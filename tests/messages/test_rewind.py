@@ -1,7 +1,6 @@
 """Rewind a thread to an earlier message, and return to a branch."""
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from memolog import (
     Config,
     InputError,
     Memory,
-    NewMessage,
     ObservationConfig,
     ToolCallPart,
     ToolMessage,
@@ -291,60 +289,6 @@ async def test_another_answer_to_a_question_in_the_log(memory: Memory) -> None:
     assert [message.text for message in first.tail] == [TALK[2][0]]
     assert second.render_without_edge().startswith(first.render_without_edge())
     assert [message.text for message in second.tail] == [TALK[2][0], "Then green.", "And the door?"]
-
-
-def a_call(name: str) -> NewMessage:
-    """Return an answer with one tool call."""
-    return AssistantMessage([ToolCallPart(id=name, name="look")])
-
-
-@pytest.mark.parametrize("elsewhere", [False, True])
-async def test_a_running_turn_is_withdrawn_with_its_later_messages(
-    memory: Memory, address: str, engine_name: str, elsewhere: bool
-) -> None:
-    """A user edits a question while its answer comes: no answer without its question and no result without its call stays."""
-    if engine_name == "memory" and elsewhere:
-        pytest.skip("a database in memory has one process")
-    thread = await talk(memory, TALK[:1])
-    other = Memory(address, config=SMALL, clock=memory.clock) if elsewhere else nullcontext(memory)
-    async with other as editing, thread.turn() as turn:
-        await turn.prepare("What is in the hall?")
-        await turn.record(a_call("c1"))
-        await editing.thread("t1", resource="alice").rewind(to=2)
-        events = listen(memory)
-        context = await turn.prepare(ToolMessage("c1", "a chair"))
-        assert [message.text for message in context.messages] == [*TALK[0]]
-        await turn.record("A chair.")
-        assert [event.messages for event in of_kind(events, Withdrawn)] == [1, 1]
-    assert await stored_texts(memory) == [*TALK[0]]
-    await hold(memory, "What is in the kitchen?", "A table.")
-    assert await stored_texts(memory) == [*TALK[0], "What is in the kitchen?", "A table."]
-    assert (await memory.doctor()).is_healthy
-
-
-async def test_only_the_call_of_a_running_turn_is_withdrawn(memory: Memory) -> None:
-    """The question stays. The result of the withdrawn call does not become a late result."""
-    thread = await talk(memory, TALK[:1])
-    async with thread.turn() as turn:
-        await turn.prepare("What is in the hall?")
-        await turn.record(a_call("c1"))
-        await thread.rewind(to=3)
-        await turn.prepare(ToolMessage("c1", "a chair"))
-        await turn.record("A chair.")
-    assert await stored_texts(memory) == [*TALK[0], "What is in the hall?"]
-    assert (await memory.doctor()).is_healthy
-
-
-async def test_a_running_turn_goes_on_after_its_branch_is_restored(memory: Memory) -> None:
-    """The question is live again, so its answer stays."""
-    thread = await talk(memory, TALK[:1])
-    async with thread.turn() as turn:
-        await turn.prepare("What is in the hall?")
-        branch = await thread.rewind(to=2)
-        assert branch is not None
-        await thread.restore_branch(branch.id)
-        await turn.record("A chair.")
-    assert await stored_texts(memory) == [*TALK[0], "What is in the hall?", "A chair."]
 
 
 async def test_restored_messages_keep_their_tasks(memory: Memory) -> None:

@@ -99,8 +99,6 @@ class Saved:
     added: int
     left: int = 0
     """The number of messages that were not saved because they had been forgotten."""
-    withdrawn: int = 0
-    """The number of new rows that were withdrawn at once, because a rewind has withdrawn the turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,15 +137,12 @@ class Messages(Calls):
         *,
         turn: str | None = None,
         owner: str | None = None,
-        last: str | None = None,
         is_told_again: bool = False,
     ) -> Saved:
         """Save one or many messages of one thread in this order. After an error none of them is saved.
 
         A missing thread is created. `owner` is the process that runs the turn: until a reply is saved, no message of the turn
-        enters a log. `last` is the id of the last message that the turn saved before: if a rewind has withdrawn it, the new
-        messages are withdrawn too. Set `is_told_again` for messages from another system: forgotten messages among them are not
-        saved again.
+        enters a log. Set `is_told_again` for messages from another system: forgotten messages among them are not saved again.
         """
         given = [messages] if isinstance(messages, NewMessage) else messages
         check_optional_ids(owner=owner)
@@ -161,8 +156,6 @@ class Messages(Calls):
             saved = yield from self.saving(resource, thread, chosen, now)
             if left:
                 saved = replace(saved, left=len(left))
-            if turn is not None and last is not None:
-                saved = yield from withdrawing_late(resource, thread, saved, turn=turn, last=last)
             if turn is not None and owner is not None:
                 yield from noting_unseen(resource, thread, saved, turn=turn, owner=owner, now=now)
             return saved
@@ -394,20 +387,6 @@ def _between(resource: str, thread: str, after: int, up_to: int, limit: int | No
     if not rows:
         yield from reading_thread(resource, thread)
     return tuple(map(message_from_row, rows))
-
-
-def withdrawing_late(resource: str, thread: str, saved: Saved, *, turn: str, last: str) -> Script[Saved]:
-    """Withdraw the saved messages of a turn if a rewind has withdrawn `last`, the message that the turn saved before them."""
-    seqs = [row.seq for row in saved.messages]
-    rows = (yield q.withdraw_late(resource=resource, thread=thread, turn=turn, seqs=seqs, last=last)) if seqs else ()
-    gone = {row.seq for row in rows}
-    if not gone:
-        return saved
-    return replace(
-        saved,
-        messages=tuple(replace(row, state="withdrawn") if row.seq in gone else row for row in saved.messages),
-        withdrawn=len(gone),
-    )
 
 
 def noting_unseen(resource: str, thread: str, saved: Saved, *, turn: str, owner: str, now: int) -> Script[None]:

@@ -106,16 +106,6 @@ DELETE FROM unseen
 WHERE turn <> :turn AND first_seq IN (:seqs[])
   AND thread_pk = (SELECT t.pk FROM threads t WHERE t.resource = :resource AND t.id = :thread)
 
--- withdraw_late --
--- A rewind has withdrawn the message `last` of a running turn, so what the turn saves later is withdrawn too.
-UPDATE messages SET state = 'withdrawn'
-WHERE thread_pk = (SELECT t.pk FROM threads t WHERE t.resource = :resource AND t.id = :thread)
-  AND turn = :turn AND seq IN (:seqs[]) AND state = 'live'
-  AND EXISTS (SELECT 1 FROM messages w WHERE w.thread_pk = messages.thread_pk AND w.id = :last AND w.state = 'withdrawn')
-  AND NOT EXISTS (SELECT 1 FROM messages l
-    WHERE l.thread_pk = messages.thread_pk AND l.id = :last AND l.state = 'live' AND l.seq NOT IN (:seqs[]))
-RETURNING seq
-
 -- last_reply --
 SELECT m.seq FROM messages m JOIN threads t ON t.pk = m.thread_pk
 WHERE t.resource = :resource AND t.id = :thread AND m.role = 'assistant' AND m.state = 'live'
