@@ -82,7 +82,7 @@ async def test_paging_goes_on_while_threads_come_and_go(store: Store, clock: Fak
 async def test_a_made_up_page_token_is_refused(store: Store, token: str) -> None:
     """Only what a page handed out continues it."""
     await store.threads.create("alice", "t")
-    with pytest.raises(InputError, match="page token"):
+    with pytest.raises(InputError, match="cursor of a page"):
         await store.threads.list("alice", after=token)
     assert await names(store, "alice", 5) == ["t"]
 
