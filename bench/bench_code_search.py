@@ -87,6 +87,7 @@ async def measure(folder: Path) -> dict[str, list[bool]]:
             for number, session in enumerate(sessions):
                 messages = list(messages_of(session))
                 await kit.store.messages.save(f"r{number}", "t", messages)
+                await memory.resource(f"r{number}").index()
                 texts = [text_of_parts(message.parts) for message in messages]
                 for kind, query, gold in queries_of(texts, chance):
                     if 0 < len(gold) <= MOST:

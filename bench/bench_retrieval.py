@@ -266,6 +266,7 @@ async def run_ours(address: str, corpus: Corpus, sheets: dict[str, Sheet]) -> No
     clock = FixedClock(corpus.ends())
     async with Memory(address, clock=clock) as memory:
         await fill(memory, corpus)
+        await memory.resource(corpus.name).index()
         for question in corpus.questions:
             # Set the clock to the day of the question, because "last week" depends on it.
             clock.at = question.asked or corpus.ends()

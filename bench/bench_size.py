@@ -3,7 +3,7 @@
     make bench-size ARGS="--messages 20000"
 
 Each thread has a hundred messages of about 600 characters, half of them by a user and half by an assistant. The size is measured
-on each engine after saving, after the first search (which indexes the messages), and after the embedded observer has observed
+on each engine after saving, after indexing, and after the embedded observer has observed
 them. For SQLite the time of an export, a backup, `doctor` and forgetting a resource (which rewrites the file) is measured too.
 
 Nothing here is a test: no time is asserted. The table is followed by one line of JSON.
@@ -60,8 +60,7 @@ async def measure(memory: Memory, count: int, size: Any) -> dict[str, Any]:
     texts = await fill(memory, count)
     found: dict[str, Any] = {"messages": count, "text": texts / count, "saved": await size() / count}
     for resource in RESOURCES:
-        await memory.resource(resource).search("nothing in particular")
-        await (await memory.open()).store.indexing.catch_up(resource, lambda text: text)
+        await memory.resource(resource).index()
     found["indexed"] = await size() / count
     for number in range(count // A_THREAD):
         await memory.thread(f"t{number}", resource=RESOURCES[number % len(RESOURCES)]).observe()

@@ -5,10 +5,21 @@ from pathlib import Path
 import pytest
 
 from kit import effort
-from kit.clock import clock, patient_turns
-from kit.engines import address, engine_name, file, open_a_store, postgres_server, postgres_url, store
+from kit.clock import clock, patient_turns, quiet_index
+from kit.engines import (
+    address,
+    engine_name,
+    file,
+    new_postgres_url,
+    open_a_store,
+    postgres_server,
+    postgres_url,
+    schemas,
+    store,
+)
 
-FIXTURES = (address, clock, engine_name, file, open_a_store, patient_turns, postgres_server, postgres_url, store)
+FIXTURES = (address, clock, engine_name, file, new_postgres_url, open_a_store, patient_turns)
+DATABASES = (postgres_server, postgres_url, quiet_index, schemas, store)
 __all__ = ["effort"]
 
 # Folders whose tests start other programs, tell long stories or build the site.

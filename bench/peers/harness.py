@@ -5,6 +5,7 @@ This module imports nothing but the standard library, because each system runs i
 
 import argparse
 import gc
+import hashlib
 import json
 import re
 import resource
@@ -77,7 +78,8 @@ class Scripted:
         self.is_recording = False
         self.step = 0
         self._file = path.open("w", encoding="utf-8")
-        self._numbers: dict[str, int] = {}
+        # By the digest of the text, so that the texts of all prompts do not stay in the memory that is measured.
+        self._numbers: dict[bytes, int] = {}
         self._depth = 0
 
     def __enter__(self) -> Self:
@@ -100,10 +102,11 @@ class Scripted:
             return
         numbers: list[int] = []
         for text in messages:
-            if text not in self._numbers:
-                self._numbers[text] = len(self._numbers)
+            digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+            if digest not in self._numbers:
+                self._numbers[digest] = len(self._numbers)
                 self._file.write(json.dumps({"text": text}) + "\n")
-            numbers.append(self._numbers[text])
+            numbers.append(self._numbers[digest])
         row = {"kind": kind, "thread": thread, "messages": numbers, "answer": answer}
         self._file.write(json.dumps(row) + "\n")
 

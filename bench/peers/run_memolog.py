@@ -1,4 +1,8 @@
-"""Memolog with default settings and a scripted observer, in one event loop. Background work is waited for and counted."""
+"""Memolog with default settings and a scripted observer, in one event loop. Background work is waited for and counted.
+
+The scripted agent reports its usage in exact tokens, as providers do. Memolog estimates tokens and calibrates its estimate with
+the reported ones.
+"""
 
 import asyncio
 import json
@@ -7,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import RESOURCE, SYSTEM, Meter, Run, Step, condensed, versions
+from splintr import Tokenizer
 
 from memolog import (
     AssistantMessage,
@@ -17,8 +22,11 @@ from memolog import (
     NewMessage,
     ToolCallPart,
     ToolMessage,
+    Usage,
     UserMessage,
 )
+
+_TOKENIZER = Tokenizer.from_pretrained("o200k_base")
 
 _THREAD = re.compile(r'^<thread id="([^"]+)">$', re.MULTILINE)
 _DAY = re.compile(r"^<day>\w+ (\d{4}-\d\d-\d\d)", re.MULTILINE)
@@ -81,6 +89,20 @@ def reflected(text: str) -> str:
     return f"<observations>\n{body}\n</observations>"
 
 
+class Counts:
+    """The exact tokens of texts. A text is counted once and not kept."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}
+
+    def of(self, texts: list[str]) -> int:
+        """Return the tokens of all texts."""
+        for text in texts:
+            if hash(text) not in self._known:
+                self._known[hash(text)] = len(_TOKENIZER.encode(text))
+        return sum(self._known[hash(text)] for text in texts)
+
+
 class Observer:
     """A scripted model for the observer and the reflector."""
 
@@ -115,7 +137,7 @@ def message_of(value: dict[str, Any]) -> NewMessage:
 async def play(run: Run, memory: Memory, steps: list[Step], meter: Meter, background: Meter) -> None:
     """Go through the steps. A step of W2 is one request of a single long turn, a step of the others is a whole turn."""
     is_one_turn = run.workload == "W2"
-    turn = None
+    turn, counts = None, Counts()
     for step in steps:
         given, answer = message_of(step.given), message_of(step.answer)
         with meter:
@@ -127,7 +149,8 @@ async def play(run: Run, memory: Memory, steps: list[Step], meter: Meter, backgr
             with run.scripted as scripted:
                 texts = [json.dumps(message, ensure_ascii=False) for message in request]
                 scripted.call("agent", step.thread, texts, "")
-            await turn.record(answer)
+                usage = Usage(model="scripted", input_tokens=counts.of(texts), output_tokens=counts.of([str(answer)]))
+            await turn.record(answer, usage=usage)
             if not is_one_turn or step is steps[-1]:
                 await turn.__aexit__(None, None, None)
                 turn = None
@@ -147,6 +170,8 @@ async def main() -> None:
             await play(run, memory, steps, meter, background)
             with background:
                 await memory.settled()
+                # The index is otherwise made when the process is idle, or at the first search.
+                await memory.resource(RESOURCE).index()
 
     await on(run.folder / f"{run.stem}-warm.db", run.steps(30), run.warm(), run.warm())
     path = run.folder / f"{run.stem}.db"

@@ -48,12 +48,12 @@ def _vocabulary() -> list[str]:
     return words[:_VOCABULARY]
 
 
-def write_workloads(folder: Path) -> None:
-    """Write `w1.json`, `w2.json` and `w3.json`."""
+def write_workloads(folder: Path, *, result: int = _RESULT) -> None:
+    """Write `w1.json`, `w2.json` and `w3.json`. The results of W2 have `result` tokens."""
     words = _vocabulary()
     one, two, three = (Texts(words, _SEED + number) for number in (1, 2, 3))
     w1 = {"name": "W1", "threads": [{"id": "w1", "turns": one.turns(1_000)}]}
-    calls = [{"arguments": {"query": two.text(_QUERY)}, "result": two.text(_RESULT)} for _ in range(300)]
+    calls = [{"arguments": {"query": two.text(_QUERY)}, "result": two.text(result)} for _ in range(300)]
     w2 = {"name": "W2", "user": two.text(_QUESTION), "final": two.text(_ANSWER), "steps": calls}
     w3 = {"name": "W3", "threads": [{"id": f"w3-{number:03}", "turns": three.turns(20)} for number in range(200)]}
     for work in (w1, w2, w3):

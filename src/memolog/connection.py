@@ -4,6 +4,7 @@ This module also combines the configuration with stored settings, and checks the
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections import Counter
@@ -32,9 +33,11 @@ from memolog.observer.model import Model, check_model, close_model
 from memolog.observer.model_choice import ModelPair, ModelSpec, models_for
 from memolog.observer.run import RunExecutor
 from memolog.outbox import READING_SETTINGS, Outbox, Pending, Spent
+from memolog.search.background import BackgroundIndexing
 from memolog.store import Store
 from memolog.store import open_store as open_with
 from memolog.text.message_tokens import count_message, file_shares
+from memolog.text.redaction import for_the_index
 from memolog.text.tokens import HeuristicCounter, TokenCounter, learn
 
 _log = logging.getLogger("memolog")
@@ -76,6 +79,8 @@ class Components:
     runner: Runner
     compacting: Compacting
     outbox: Outbox
+    indexer: BackgroundIndexing | None
+    """None if the memory is read-only."""
     writer: Model | None = None
     """The model that writes summaries of tasks. None if the embedded rules write them."""
     is_embedded: bool = False
@@ -98,6 +103,8 @@ class Components:
         """End all tasks, threads and connections, even if `aclose` is cancelled."""
         try:
             await self.outbox.stop()
+            if self.indexer is not None:
+                await self.indexer.close()
         finally:
             await self.store.close()
         # A turn that is still open may have started a run since `runner.close` was called.
@@ -238,6 +245,7 @@ class Connection:
                 self.outbox.begin()
 
     async def _open(self) -> Components:
+        await asyncio.to_thread(_import_tracing)
         store = await open_with(
             self.address,
             clock=self.clock,
@@ -276,9 +284,17 @@ class Connection:
             runner=runner,
             compacting=Compacting(store, core, observer, counter=self.counter, clock=self.clock),
             outbox=self.outbox,
+            indexer=self._indexer(store),
             writer=self._models.reflect,
             is_embedded=self._models.observe is None,
         )
+
+    def _indexer(self, store: Store) -> BackgroundIndexing | None:
+        if self.config.read_only:
+            return None
+        indexer = BackgroundIndexing(store.indexing, for_the_index(self.config))
+        store.engine.wrote = indexer.wrote
+        return indexer
 
     def _random(self) -> float:
         return self._chance(32) / 2**32
@@ -339,6 +355,15 @@ async def open_store(address: str = "memolog.db", config: Config | None = None) 
     """
     weigh = partial(count_message, counter=_COUNTER)
     return await open_with(address, clock=SystemClock(), chance=system_chance, weigh=weigh, config=config)
+
+
+def _import_tracing() -> None:
+    """Import OpenTelemetry, if it is installed. Otherwise the first turn would do so on the event loop."""
+    with contextlib.suppress(ImportError):
+        from opentelemetry import context, trace  # noqa: PLC0415 - slow to import, and optional
+
+        trace.get_tracer("memolog")
+        context.get_current()
 
 
 def overridden(config: Config, overrides: Mapping[str, object]) -> tuple[Config, str]:

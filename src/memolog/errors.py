@@ -41,7 +41,7 @@ An `except` for a class also catches the classes below it:
         └── SchemaTooNew
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 # The text of an error lists at most this many threads.
 _NAMED = 10
@@ -195,12 +195,13 @@ class NotFound(MemologError):
 
 
 class ThreadNotFound(NotFound):
-    """The resource has no thread with this id."""
+    """The resource has no thread with this id. `near` are ids of its threads that are similar."""
 
-    def __init__(self, thread: str) -> None:
+    def __init__(self, thread: str, near: Sequence[str] = ()) -> None:
+        meant = " or ".join(filter(None, (", ".join(near[:-1]), *near[-1:])))
+        advice = f"Did you mean {meant}?" if meant else "Check the id and the resource."
         super().__init__(
-            f"There is no thread {thread} for this resource.",
-            then="Check the id and the resource. The first turn creates a thread.",
+            f"There is no thread {thread} for this resource.", then=f"{advice} The first turn creates a thread."
         )
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from importlib import import_module
 from math import inf
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self, cast
 
 from memolog.admin import forget as forgetting
 from memolog.admin.backup import backup
@@ -47,16 +47,18 @@ from memolog.log.state import Asked
 from memolog.log.status import Status, status_of
 from memolog.log.usage import UsageLine
 from memolog.messages.branches import Again, Branch, Rewound
-from memolog.messages.provider_messages import Given
+from memolog.messages.provider_messages import Given, messages_in
 from memolog.observer.extractors import Extractor
 from memolog.observer.model_choice import ModelSpec
 from memolog.observer.run import embedded_lines, spent_of
+from memolog.outbox import check_messages
 from memolog.search.recall import RecallRequest, recall
 from memolog.search.recall_store import Reference
 from memolog.search.search import SearchOptions, search_memory
 from memolog.search.values import SOURCES, Detail, PartType, RecallPage, SearchAnswer, Source
 from memolog.tasks.calls import Tasks
 from memolog.tasks.rules import edge_lines
+from memolog.text.redaction import for_the_index
 from memolog.text.tokens import HeuristicCounter, TokenCounter
 from memolog.transfer.conversation import Conversation
 from memolog.turn import Turn
@@ -510,10 +512,16 @@ class Thread(_Handle):
             self.resource, self.id, title=title, metadata=metadata, overrides=dict(settings or {})
         )
 
-    async def save(self, messages: Sequence[NewMessage]) -> tuple[Message, ...]:
-        """Save messages without a turn, either all of them or none. Saving the same messages again changes nothing."""
+    async def save(self, messages: Given | Sequence[NewMessage]) -> tuple[Message, ...]:
+        """Save messages without a turn, either all of them or none. Saving the same messages again changes nothing.
+
+        A text is a message of the user. A dict, or a list of dicts, is read as in `prepare`.
+        """
+        several = isinstance(messages, list | tuple) and all(isinstance(one, NewMessage) for one in messages)
+        said = messages_in(cast("Sequence[Given]", messages) if several else (cast("Given", messages),))
+        check_messages(said)
         components = await self._connection.open_to_write()
-        return (await components.store.messages.save(self.resource, self.id, messages)).messages
+        return (await components.store.messages.save(self.resource, self.id, said)).messages
 
     async def import_messages(
         self, messages: Sequence[NewMessage], *, source: str, title: str | None = None
@@ -676,6 +684,14 @@ class Resource(_Handle):
         components = await self._connection.open()
         config, now = self._connection.config, self._connection.clock.now()
         return await search_memory(components.store, config, query, self.id, wanted, now)
+
+    async def index(self) -> None:
+        """Index everything that waits to be indexed, however much it is.
+
+        Searches and background work do the same for smaller amounts. `SearchAnswer.unindexed` says how much was left.
+        """
+        components = await self._connection.open_to_write()
+        await components.store.indexing.catch_up(self.id, for_the_index(self._connection.config))
 
     async def recall(
         self,
@@ -942,7 +958,7 @@ class Memory:
     async def settled(self) -> None:
         """Wait until all background work of this process has finished.
 
-        Tries once to save unsaved messages. Does not wait for an unavailable database.
+        Tries once to save unsaved messages. Does not wait for an unavailable database, nor for the search index.
         """
         await self._connection.settled()
 

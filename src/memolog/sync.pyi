@@ -498,8 +498,11 @@ class SyncThread:
         self, *, title: str | None = None, metadata: JsonObject | None = None, settings: Mapping[str, Any] | None = None
     ) -> ThreadInfo:
         """Create the thread before its first turn, with its settings. Raises ThreadExists."""
-    def save(self, messages: Sequence[NewMessage]) -> tuple[Message, ...]:
-        """Save messages without a turn, either all of them or none. Saving the same messages again changes nothing."""
+    def save(self, messages: Given | Sequence[NewMessage]) -> tuple[Message, ...]:
+        """Save messages without a turn, either all of them or none. Saving the same messages again changes nothing.
+
+        A text is a message of the user. A dict, or a list of dicts, is read as in `prepare`.
+        """
     def import_messages(self, messages: Sequence[NewMessage], *, source: str, title: str | None = None) -> ImportReport:
         """Append messages of this conversation that another system stored, with their times. A repeated import changes nothing.
 
@@ -569,6 +572,11 @@ class SyncResource:
         `context` is the number of messages to add before and after each result. `sources` limits the search to some sources.
         `by="thread"` returns the best message of each thread. `explain` adds the parts of each score. For the next page, pass
         the `next` of an answer as `cursor`.
+        """
+    def index(self) -> None:
+        """Index everything that waits to be indexed, however much it is.
+
+        Searches and background work do the same for smaller amounts. `SearchAnswer.unindexed` says how much was left.
         """
     def recall(
         self,
@@ -714,7 +722,7 @@ class SyncMemory:
     def settled(self) -> None:
         """Wait until all background work of this process has finished.
 
-        Tries once to save unsaved messages. Does not wait for an unavailable database.
+        Tries once to save unsaved messages. Does not wait for an unavailable database, nor for the search index.
         """
     def resource(self, id: str) -> SyncResource:
         """Return the memory of one user, project or team. Reads and writes nothing."""

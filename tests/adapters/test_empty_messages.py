@@ -93,6 +93,19 @@ def test_questions_around_an_empty_answer_are_one_message(empty: tuple[NewMessag
     assert _check(asked) == [["user", "assistant", "user"]] * 3
 
 
+@pytest.mark.parametrize("content", ["", " \n", []])
+@pytest.mark.parametrize("is_last", [True, False])
+def test_an_empty_question_is_sent_as_such(content: Any, *, is_last: bool) -> None:
+    """The edge is not sent in its place: a text says that the message was empty, also when it is no longer the last message."""
+    asked = [UserMessage("One?"), AssistantMessage("Yes."), UserMessage(content)]
+    asked += [] if is_last else [AssistantMessage("Go on."), UserMessage("Two?")]
+    assert _check(asked) == [["user", "assistant", "user", "assistant", "user"][: len(asked)]] * 3
+    context = context_of(asked, edge="<now>it is late</now>")
+    for sent in (context.to_openai(), context.to_responses()["input"], context.to_anthropic()["messages"]):
+        assert "empty message" in str(sent[2])
+        assert "<now>" in str(sent[-1])
+
+
 @pytest.mark.parametrize("extra", [{}, {"refusal": None, "annotations": []}], ids=["bare", "with null fields"])
 def test_answers_of_parallel_requests_are_one_message(extra: dict[str, Any]) -> None:
     """Text answers that follow each other are joined. Nothing of them is lost."""

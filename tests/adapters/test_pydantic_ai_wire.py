@@ -1,5 +1,6 @@
 """What goes over the wire to real providers' endpoints, by the library's own models over a scripted transport."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -147,3 +148,26 @@ async def test_openai_gets_items_that_extend_each_other(
         thoughts = [item for item in upstream.bodies[-1][key] if item.get("type") == "reasoning"]
         assert [thought["encrypted_content"] for thought in thoughts] == ["gAAAAAB"] * 3
     assert (await memory.thread("t1", resource="alice").status()).usage.cache_read_tokens == 240
+
+
+async def test_answers_of_concurrent_turns_are_one_message(memory: Memory) -> None:
+    """Two questions that were answered at once are one question and one answer, as strict servers demand; nothing is lost."""
+    bodies, are_both_asked = list[dict[str, Any]](), asyncio.Event()
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        number = len(bodies)
+        bodies.append(json.loads(request.content))
+        if number == 1:
+            are_both_asked.set()
+        await are_both_asked.wait()
+        return httpx2.Response(200, json=chat({"content": f"Answer {number}."}))
+
+    http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+    model = OpenAIChatModel("m", provider=OpenAIProvider(openai_client=AsyncOpenAI(api_key="none", http_client=http)))
+    agent = Agent(model, instructions="Be kind.", capabilities=[MemoryCapability(memory, "alice")])
+    await asyncio.gather(*(agent.run(asked, conversation_id="t1") for asked in ("One?", "Two?")))
+    await agent.run("Three?", conversation_id="t1")
+    sent = bodies[-1]["messages"]
+    assert [one["role"] for one in sent] == ["system", "user", "assistant", "user"]
+    words = ["One?", "Two?", "Answer 0.", "Answer 1.", "Three?"]
+    assert [word for word in words if word in json.dumps(sent)] == words

@@ -58,6 +58,22 @@ async def test_nothing_is_found_on_a_healthy_database(memory: Memory, clock: Fak
     assert told(await memory.doctor()) == []
 
 
+async def test_what_is_not_indexed_yet_is_counted(address: str, clock: FakeClock) -> None:
+    """An index that has not been filled yet must not look like a checked index."""
+    async with opened(address, clock, scope="thread") as memory:
+        for resource, messages in (("alice", 3), ("bob", 2)):
+            said = [UserMessage(f"The walrus {number}") for number in range(messages)]
+            await memory.thread("a", resource=resource).save(said)
+
+        async def numbers(resource: str | None) -> tuple[int, int]:
+            report = await memory.doctor(resource)
+            return dict(report.examined)["documents of the index"], report.not_indexed
+
+        assert [await numbers(name) for name in (None, "alice", "bob")] == [(0, 5), (0, 3), (0, 2)]
+        await memory.resource("alice").search("walrus")
+        assert [await numbers(name) for name in (None, "alice", "bob")] == [(3, 2), (3, 0), (0, 2)]
+
+
 # ---------------------------------------------------------------- damage
 
 

@@ -376,12 +376,12 @@ async def test_a_shared_log_covers_each_thread_as_far_as_it_was_observed(
         await check(memory)
 
 
-async def test_from_postgres_tables(postgres_url: str, clock: FakeClock, tmp_path: Path) -> None:
+async def test_from_postgres_tables(new_postgres_url: str, clock: FakeClock, tmp_path: Path) -> None:
     """The same tables on a server give the same threads, messages and observations."""
-    await _copy_tables(postgres_url)
-    schema = postgres_url.rpartition("schema=")[2]
+    await _copy_tables(new_postgres_url)
+    schema = new_postgres_url.rpartition("schema=")[2]
     lines: list[list[dict[str, Any]]] = []
-    for number, where in enumerate((str(MADE), postgres_url)):
+    for number, where in enumerate((str(MADE), new_postgres_url)):
         async with memory_at(str(tmp_path / f"{number}.db"), clock) as memory:
             report = await memory.import_from(where, format="mastra")
             assert report.messages == 10

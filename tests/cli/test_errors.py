@@ -36,13 +36,13 @@ MISTAKES = [
     pytest.param(1, "wm diff 1 99", "99", id="unknown version"),
     pytest.param(1, "context --number 99999999999999999999", "has no context 9999", id="a number beyond all numbers"),
     pytest.param(1, "search LoginSchema --resource alicia", "alicia has no memory", id="a search of nobody"),
-    pytest.param(1, "search LoginSchema --thread atlsa", "atlsa", id="a search of no thread"),
+    pytest.param(1, "search LoginSchema --thread atlsa", "Did you mean atlas?", id="a search of no thread"),
     pytest.param(1, "tasks list --resource alicia", "alicia has no memory", id="tasks of nobody"),
     pytest.param(1, "threads --resource alicia", "alicia has no memory", id="threads of nobody"),
     pytest.param(1, "config --resource alicia", "alicia has no memory", id="settings of nobody"),
     pytest.param(1, "sweep --resource alicia", "alicia has no memory", id="a sweep of nobody"),
-    pytest.param(1, "cost --thread atlsa", "There is no thread atlsa", id="cost of no thread"),
-    pytest.param(1, "watch --thread atlsa --seconds 0", "There is no thread atlsa", id="events of no thread"),
+    pytest.param(1, "cost --thread atlsa", "Did you mean atlas?", id="cost of no thread"),
+    pytest.param(1, "watch --thread atlsa --seconds 0", "Did you mean atlas?", id="events of no thread"),
     pytest.param(1, "doctor --resource alicia --repair", "alicia has no memory", id="a repair of nobody"),
     pytest.param(1, "restore-branch b9", "an id from `memolog branches`", id="unknown branch"),
     pytest.param(1, "rewind no-such-message", "no-such-message", id="a rewind to no message"),
@@ -161,6 +161,15 @@ def test_what_is_not_understood_is_told_to_programs(line: str, folder: Path) -> 
     assert (done.code, done.document["error"]["kind"]) == (2, "InputError")
     assert done.document["error"]["what"] in done.err
     assert done.document["error"]["then"].startswith("See `memolog ")
+
+
+@pytest.mark.parametrize("line", ["", "tasks", "wm"])
+def test_a_group_of_commands_alone_prints_its_help(line: str, folder: Path) -> None:
+    """It is not an error, and a pager can read it."""
+    done = run(*line.split())
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"Usage: memolog {line}".strip())
+    assert done.out == run(*line.split(), "--help").out
 
 
 def test_what_is_no_option_does_not_ask_for_json(folder: Path) -> None:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from cli.world import run
 
 
@@ -37,6 +39,14 @@ def test_a_dry_run_imports_nothing(folder: Path) -> None:
     assert not (folder / "new.db").exists()
     again = run("import", "alice.jsonl", "--dry-run", "--json").document
     assert not any(again["added"].values())
+
+
+def test_an_import_is_indexed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search finds everything, although it would not index anything itself."""
+    monkeypatch.setattr("memolog.search.search._MOST_INDEXED", 0)
+    assert run("import", "alice.jsonl", "--db", "new.db").code == 0
+    found = run("search", "argon2id", "--db", "new.db", "--json").document
+    assert (found["total"] > 0, found["unindexed"]) == (True, 0)
 
 
 def test_a_folder_may_hold_exports(folder: Path) -> None:

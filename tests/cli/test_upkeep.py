@@ -163,7 +163,7 @@ def test_a_database_that_cannot_be_written_is_searched_and_checked(readable: Pat
         pruned = run("rewind", "1", "--thread", "notes")
     assert (found.code, missed.code) == (0, 1), found.err
     for said in (found, missed):
-        assert "1 thread has messages that are not in the index yet" in said.out
+        assert "1 entry is not in the index yet and was not searched" in said.out
     assert (checked.code, "healthy" in checked.out, "not examined" in checked.out) == (0, True, True), checked.err
     for refused in (repair, pruned):
         assert refused.code == 3

@@ -214,9 +214,18 @@ def test_a_read_only_search_says_that_the_index_is_behind(folder: Path) -> None:
     (folder / "memolog.toml").write_text("read_only = true\n")
     for words, code in (("zeppelins", 1), ("argon2id", 0)):
         said = run("search", words)
-        assert (said.code, "1 thread has messages that are not in the index yet" in said.out) == (code, True)
+        assert (said.code, "1 entry is not in the index yet and was not searched" in said.out) == (code, True)
     (folder / "memolog.toml").unlink()
     assert "not in the index" not in run("search", "zeppelins").out
+
+
+def test_a_search_indexes_everything_if_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search answers from what is indexed if much is not. With --index, it indexes everything first."""
+    monkeypatch.setattr("memolog.search.search._MOST_INDEXED", 0)
+    assert "are not in the index yet and were not searched" in run("search", "argon2id").out
+    assert run("search", "argon2id", "--json").document["unindexed"] > 0
+    whole = run("search", "argon2id", "--index")
+    assert (whole.code, "not in the index" in whole.out) == (0, False)
 
 
 def test_search_answers_no_where_nothing_fits(folder: Path) -> None:

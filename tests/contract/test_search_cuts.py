@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -139,11 +140,12 @@ async def test_what_is_saved_while_the_index_is_brought_up(
     """A search looks again if something waits in what it looks at; after some tries it answers, and says that there is more."""
     catch_up, saved = Indexing.catch_up, list[str]()
 
-    async def and_then_save(self: Indexing, resource: str, redact: Redact) -> None:
-        await catch_up(self, resource, redact)
+    async def and_then_save(self: Indexing, resource: str, redact: Redact, **more: Any) -> int:
+        cost = await catch_up(self, resource, redact, **more)
         if len(saved) < most:
             saved.append(f"whale {len(saved)}")
             await save_texts(memory, "other", saved[-1])
+        return cost
 
     monkeypatch.setattr(Indexing, "catch_up", and_then_save)
     await save_texts(memory, "t", "the blue whale")
@@ -156,7 +158,7 @@ async def test_what_is_saved_while_the_index_is_brought_up(
 async def test_nothing_is_looked_for_in_an_index_that_is_up(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     """The search itself sees that nothing waits."""
 
-    async def never(_self: Indexing, _resource: str, _redact: Redact) -> None:
+    async def never(_self: Indexing, _resource: str, _redact: Redact, **_: Any) -> int:
         raise AssertionError
 
     await save_texts(memory, "t", "the blue whale")

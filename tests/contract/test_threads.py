@@ -51,6 +51,31 @@ async def test_a_missing_thread_is_not_found(store: Store) -> None:
             await call("alice", "nowhere")
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("atlsa", "Did you mean atlas?"),
+        ("Atlas", "Did you mean atlas?"),
+        ("atlases", "Did you mean atlas?"),
+        ("ttlas", "Did you mean atlas?"),
+        ("auth", "Did you mean auth-api or auth-service?"),
+        ("t9", "Did you mean t1, t2 or t3?"),
+        ("xylophone", ""),
+        ("x", ""),
+        ("private", ""),
+    ],
+)
+async def test_the_error_names_threads_with_a_similar_id(store: Store, given: str, meant: str) -> None:
+    """A typo is the usual cause. Threads of another resource are not named."""
+    for thread in ("atlas", "auth-service", "auth-api", "notes", "t1", "t2", "t3"):
+        await store.threads.create("alice", thread)
+    await store.threads.create("bob", "private-1")
+    for call in (store.threads.get("alice", given), store.logs.snapshot("alice", given, "thread")):
+        with pytest.raises(ThreadNotFound, match=f"no thread {given} ") as caught:
+            await call
+        assert caught.value.then.startswith(meant or "Check the id and the resource.")
+
+
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
 async def test_pages_hold_every_thread_once(store: Store, limit: int) -> None:
     """Whatever the size of a page, none is left out and none comes twice, also at equal times."""

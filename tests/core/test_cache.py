@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memolog.core.cache import each_once, grown
+from memolog.core.cache import Cache, each_once, grown
 
 
 class Word:
@@ -13,6 +13,10 @@ class Word:
 
     def __init__(self, text: str) -> None:
         self.text = text
+
+
+def _one(_: object) -> int:
+    return 1
 
 
 def test_only_what_is_new_is_worked_out() -> None:
@@ -23,7 +27,7 @@ def test_only_what_is_new_is_worked_out() -> None:
         asked.append(word.text)
         return word.text.upper()
 
-    shouted = each_once(shout)
+    shouted = each_once(shout, _one)
     words = [Word(text) for text in "abcd"]
     assert shouted(words[:2]) == ("A", "B")
     assert shouted(words[:4]) == ("A", "B", "C", "D")
@@ -39,7 +43,7 @@ def test_a_sequence_that_became_another_one_is_not_mistaken() -> None:
     def join(text: str, words: Sequence[str]) -> str:
         return text + "".join(words)
 
-    joined = grown("", join)
+    joined = grown("", join, _one)
     first = "one "
     assert joined([first, "two ", "three"]) == "one two three"
     assert joined([first, "two "]) == "one two "
@@ -50,6 +54,59 @@ def test_a_sequence_that_became_another_one_is_not_mistaken() -> None:
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=6), max_size=60))
 def test_the_same_as_anew(sequences: Sequence[Sequence[str]]) -> None:
     """Whatever is asked for, in whatever order."""
-    known = each_once(str.upper)
+    known = each_once(str.upper, _one)
     for sequence in sequences:
         assert known(sequence) == tuple(text.upper() for text in sequence)
+
+
+def test_the_oldest_values_are_dropped_when_there_are_too_many() -> None:
+    """The value that was stored longest ago is dropped first, and storing a value again makes it the newest."""
+    cache = Cache[str, int](2)
+    for name in ("a", "b", "a", "c"):
+        cache.put(name, 1)
+    assert [cache.get(name) for name in ("a", "b", "c")] == [1, None, 1]
+
+
+def test_the_oldest_values_are_dropped_when_they_are_too_heavy() -> None:
+    """The weight of a value is counted once, also if the value is stored again with another weight."""
+    cache = Cache[str, int](10, heaviest=10)
+    cache.put("a", 1, weight=6)
+    cache.put("b", 2, weight=4)
+    cache.put("b", 3, weight=3)
+    assert (cache.get("a"), cache.get("b")) == (1, 3)
+    cache.put("c", 4, weight=2)
+    assert [cache.get(name) for name in ("a", "b", "c")] == [None, 3, 4]
+
+
+def test_the_value_that_was_stored_last_stays() -> None:
+    """A value that is heavier than the cache replaces all others. After `clear` nothing is counted."""
+    cache = Cache[str, int](10, heaviest=10)
+    cache.put("a", 1, weight=6)
+    cache.put("b", 2, weight=50)
+    assert (cache.get("a"), cache.get("b")) == (None, 2)
+    cache.clear()
+    cache.put("c", 3, weight=5)
+    cache.put("d", 4, weight=5)
+    assert [cache.get(name) for name in ("b", "c", "d")] == [None, 3, 4]
+
+
+def test_many_sequences_grow_in_turn() -> None:
+    """Each value of each sequence is computed once. A changed sequence is computed again."""
+    computed: list[object] = []
+
+    def add(total: int, values: object) -> int:
+        assert isinstance(values, tuple)
+        computed.extend(values)
+        return total + len(values)
+
+    count = grown(0, add, _one)
+    sequences = [[object()] for _ in range(100)]
+    for _ in range(3):
+        for sequence in sequences:
+            sequence.append(object())
+            assert count(sequence) == len(sequence)
+    assert len(computed) == len(set(computed)) == sum(map(len, sequences))
+    first = sequences[0]
+    first[1] = object()
+    assert count(first) == len(first)
+    assert len(computed) == sum(map(len, sequences)) + len(first)

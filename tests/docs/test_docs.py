@@ -234,12 +234,13 @@ def note(frame, event, _):
 
 async def main():
     started = []
+    # Before the first thread begins, because a thread is used again for later work.
+    threading.setprofile(note)
     async with Memory(":memory:", config=Config(observation=ObservationConfig(message_tokens=400))) as memory:
         memory.subscribe(lambda event: isinstance(event, RunStarted) and started.append(event))
         thread = memory.thread("t1", resource="alice")
         while not started:
             async with thread.turn() as turn:
-                threading.setprofile(note)
                 sys.setprofile(note)
                 before = len(modules)
                 await turn.prepare("The limit of the queue is 100.")

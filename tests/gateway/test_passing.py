@@ -158,7 +158,7 @@ async def test_a_gateway_that_ends_in_the_middle(tmp_path: Path) -> None:
         await got.aclose()
         rows = await (await memory.open()).store.messages.after("alice", "t1")
         assert rows[0].text == "Hello."
-        await memory.settled()
+        await memory.aclose()
         ours = {task for task in asyncio.all_tasks() - before if "memolog" in repr(task)}
         assert ours == set()
 
@@ -571,3 +571,23 @@ async def test_an_empty_request_is_passed_on_unchanged(tmp_path: Path, api: str)
                     assert await world.lines() == ["user: Hello.", "assistant: You said: Hello."]
             world.upstream.script = echo
             await world.http.post(PATHS[api], json=BODIES[api], headers=THREAD)
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_a_history_that_ends_with_an_empty_question(tmp_path: Path, api: str) -> None:
+    """The question is stored and sent as an empty one, roles alternate, and the next request repeats nothing."""
+    field = "input" if api == "responses" else "messages"
+    history = [
+        {"role": role, "content": text} for role, text in (("user", "Hello."), ("assistant", "Hi."), ("user", ""))
+    ]
+    limit = {} if api == "responses" else {"max_tokens": 99}
+    async with opened(tmp_path / "memolog.db", echo) as world:
+        for _ in range(2):
+            got = await world.http.post(PATHS[api], json={"model": "m", **limit, field: history}, headers=THREAD)
+            assert got.status_code == 200
+            spoken = [one for one in world.upstream.seen[-1].body[field] if one.get("role") in {"user", "assistant"}]
+            assert [one["role"] for one in spoken] == ["user", "assistant", "user", "assistant", "user"][: len(history)]
+            assert "empty message" in str(spoken[2])
+            answer = (await world.lines())[-1].removeprefix("assistant: ")
+            history += [{"role": "assistant", "content": answer}, {"role": "user", "content": "Next."}]
+        assert [line.partition(":")[0] for line in await world.lines()] == ["user", "assistant"] * 3

@@ -7,6 +7,7 @@ import pytest
 
 from memolog.core.config import Config
 from memolog.core.deadline import Budget
+from memolog.search import background
 from memolog.testing import FakeClock
 
 
@@ -27,6 +28,13 @@ async def until(is_so: Callable[[], Awaitable[object]], seconds: float = 120) ->
 def patient_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let turns wait for a slow database as long as it takes; tests with a locked database set a shorter wait."""
     limit_turns(monkeypatch, lambda seconds: 120.0 if seconds == Config().turn_timeout else seconds)
+
+
+@pytest.fixture(autouse=True)
+def quiet_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing be indexed in the background, so that no test depends on its moment; tests of it set a shorter pause."""
+    monkeypatch.setattr(background, "IDLE_SECONDS", 3_600.0)
+    monkeypatch.setattr(background, "BUSY_SECONDS", 36_000.0)
 
 
 def limit_turns(patched: pytest.MonkeyPatch, seconds_for: Callable[[float], float]) -> None:

@@ -107,6 +107,19 @@ def test_the_step_is_halved_near_the_limit() -> None:
     assert isinstance(decide(state(tail[:269], ready=held), CONFIG, NOW), Wait)
 
 
+def test_the_step_is_not_halved_if_the_groups_suffice() -> None:
+    """Near the limit a whole step is waited for if the buffered groups bring the tail below its floor anyway."""
+    tail = weights(290, 100)
+    assert isinstance(decide(state(tail, ready=ready((1, 241))), CONFIG, NOW), Wait)
+
+
+def test_half_a_step_does_not_shorten_the_span() -> None:
+    """A run that half a step started observes everything that is new, because each run repeats its instructions."""
+    tail = weights(8, 3_300)
+    decision = decided(Buffer, state(tail, ready=ready((1, 6))))
+    assert decision.spans[0].span == Span(first=7, last=8)
+
+
 def test_no_more_runs_than_allowed() -> None:
     """Three runs may be in flight; a fourth waits, and then takes all that has gathered."""
     tail = weights(240, 100)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from kit.talk import Story, hold, listen, logged, of_kind
 from memolog import AssistantMessage, Config, ToolCallPart, ToolMessage, UserMessage
 from memolog.core.observation import Observation
-from memolog.events import GenerationMade, RunEnded, RunFailed
+from memolog.events import Degraded, GenerationMade, RunEnded, RunFailed
 from memolog.memory import Memory
 from memolog.observer.model import ModelRequest
 from memolog.testing import FakeClock, ScriptedModel
@@ -252,6 +252,34 @@ async def test_statements_that_no_longer_fit_go_to_the_archive(address: str, clo
         log = await story.log()
         assert [fact for fact in relatives(0, 90) if fact not in log] == []
         assert (await memory.doctor()).is_healthy
+
+
+async def test_a_log_that_the_model_cannot_condense_is_reported_once(address: str, clock: FakeClock) -> None:
+    """It is reported again only after the model has condensed the log meanwhile."""
+    reflector = [as_they_are]
+
+    def reflect(request: ModelRequest) -> str:
+        return reflector[0](request)
+
+    story = Talk(address, clock, reflect)
+
+    async def reported(first: int, last: int) -> list[str]:
+        before, ended = len(story.told(Degraded)), len(story.told(RunEnded))
+        for start in range(first, last, 10):
+            await story.tell(relatives(start, start + 10), answers=4)
+            await story.log()
+            await memory.settled()
+            clock.advance(days=1)
+        kinds = [event.run_kind for event in story.told(RunEnded)[ended:]]
+        assert kinds.count("reflect") > 1
+        return [event.what for event in story.told(Degraded)[before:]]
+
+    async with story.memory as memory:
+        assert await reported(0, 120) == ["condensing the log"]
+        reflector[0] = lambda request: as_they_are(request).replace(f", {WORK}", "")
+        assert await reported(120, 180) == []
+        reflector[0] = as_they_are
+        assert await reported(180, 300) == ["condensing the log"]
 
 
 async def test_a_shared_log_is_in_the_order_of_time(address: str, clock: FakeClock) -> None:

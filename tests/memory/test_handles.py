@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -106,6 +106,18 @@ def test_handles_without_await(address: str, clock: FakeClock) -> None:
 
 
 # ---------------------------------------------------------------- what adapters and apps need
+
+
+async def test_a_text_and_dicts_are_saved_as_prepare_reads_them(address: str, clock: FakeClock) -> None:
+    """A text is one message of the user, not one for each character; another value is refused."""
+    async with make(address, clock) as memory:
+        thread = memory.thread("t1", resource="alice")
+        assert [(row.role, row.text) for row in await thread.save("one")] == [("user", "one")]
+        await thread.save([{"role": "user", "content": "two"}, {"role": "assistant", "content": "three"}])
+        assert [row.text for row in (await thread.messages()).items] == ["one", "two", "three"]
+        for wrong in (7, [7], ["four", "five"]):
+            with pytest.raises(InputError):
+                await thread.save(cast("Any", wrong))
 
 
 async def test_messages_without_a_turn(address: str, clock: FakeClock) -> None:

@@ -140,6 +140,47 @@ async def test_the_log_forgets_groups_after_the_cut(memory: Memory) -> None:
     assert report.findings == ()
 
 
+async def test_the_history_says_what_removed_messages(address: str, clock: FakeClock, tmp_path: Path) -> None:
+    """Also if all of it happened at one moment in another thread of a shared log, and after an export."""
+    config = SMALL.with_overrides({"scope": "resource"})
+    async with Memory(address, config=config, clock=clock) as memory:
+        thread, other = (memory.thread(name, resource="alice") for name in ("t1", "t2"))
+        await hold(memory, "I keep a boat in the harbour.", "Noted.")
+        for said, answer in TALK:
+            await hold(memory, said, answer, thread="t2")
+        await thread.observe()
+        await other.observe()
+        await other.rewind(to=4)
+        rows = (await other.messages()).items
+        assert rows[2].turn is not None
+        await other.withdraw(rows[2].turn)
+        await memory.resource("alice").forget(message=rows[0].id)
+        made = await thread.history()
+        assert [one.cause for one in made if one.kind == "forget"] == ["rewind", "discard", None]
+        await memory.export(tmp_path / "export.jsonl")
+    async with Memory(":memory:", config=config, clock=clock) as copy:
+        await copy.import_from(tmp_path / "export.jsonl")
+        assert [one.cause for one in await copy.thread("t1", resource="alice").history()] == [one.cause for one in made]
+
+
+async def counts(thread: Thread) -> tuple[int, int]:
+    """Return the number of live messages, and how many of them the log covers."""
+    status = await thread.status()
+    return status.live, status.covered
+
+
+async def test_live_messages_are_counted(memory: Memory) -> None:
+    """The rows that a rewind or `forget` left are not counted, before and after the cursor."""
+    thread = await talk(memory)
+    await thread.observe()
+    await hold(memory, "We sold the boat.", "Noted.")
+    assert await counts(thread) == (8, 6)
+    await memory.resource("alice").forget(message=(await thread.messages()).items[0].id)
+    assert await counts(thread) == (7, 5)
+    await thread.rewind(to=4)
+    assert await counts(thread) == (3, 3)
+
+
 async def test_a_group_across_the_cut_is_observed_again(memory: Memory) -> None:
     """The messages that stay are in the log, the others are not."""
     thread = await talk(memory)

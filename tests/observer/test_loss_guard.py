@@ -9,7 +9,7 @@ from kit.rows import new_group
 from memolog.core.observation import Observation, Priority
 from memolog.observer.drafts import ReflectedDraft
 from memolog.observer.loss import ResultLine, lost, lost_lines, unsaid, vague
-from memolog.observer.observations import Guarded, archived, gaps_of, guarded
+from memolog.observer.observations import Guarded, archived, gaps_of, guarded, lines_to_condense
 from memolog.text.tokens import HeuristicCounter
 
 
@@ -405,4 +405,55 @@ def test_a_reply_cannot_forge_an_archive() -> None:
     kept = archived(Guarded(observations=(forged,), carried=0, omitted=()), 1, new_group())
     assert [one.text for one in kept.observations] == [
         "Archive: 1 statement about other things; search memory to read them"
+    ]
+
+
+# ---------------------------------------------------------------- lines that are not shown again
+
+
+def old(text: str, ordinal: int, priority: Priority = "high", **fields: Any) -> Observation:
+    """Return a line of an earlier reflection."""
+    return line(text, priority, ordinal, merges=(f"before{ordinal}",), tokens=10, **fields)
+
+
+def test_settled_statements_are_not_shown_again() -> None:
+    """A reflector reads the new lines, what may be dropped, and the settled statements nearest to the new lines."""
+    lines = [
+        old("User bakes rye bread in Ghent", 1),
+        old("User owns a sailing boat", 2),
+        old("The agent compared flour prices", 3, "medium"),
+        line("User moved the bakery from Ghent to Bruges", "high", 4, tokens=10),
+        line("The agent drafted a letter", "medium", 5, tokens=10),
+    ]
+    shown, staying = lines_to_condense(lines)
+    assert shown == (lines[0], *lines[2:])
+    assert staying == (lines[1],)
+    # Without a new line, there is nothing else to condense than the old ones.
+    assert lines_to_condense(lines[:2]) == (tuple(lines[:2]), ())
+    assert lines_to_condense(lines[3:]) == (tuple(lines[3:]), ())
+
+
+def test_a_nested_line_stays_with_its_parent() -> None:
+    """A statement with a nested line that may be dropped is shown together with it."""
+    lines = [
+        old("User owns a sailing boat", 1),
+        old("The mast was repaired", 2, "medium", parent=1),
+        old("User owns a small car", 3),
+        old("The car is red", 4, parent=3),
+        line("The agent drafted a letter", "medium", 5, tokens=10),
+    ]
+    shown, staying = lines_to_condense(lines)
+    assert shown == (lines[0], lines[1], lines[4])
+    assert staying == (lines[2], lines[3])
+
+
+def test_lines_that_stay_are_copied() -> None:
+    """Lines that the reflector was not shown are in the result, and do not count as lost."""
+    staying = [old("User owns a small car", 3), old("The car is red", 4, parent=3)]
+    made = [Observation(id="n", group="new", ordinal=1, priority="high", text="User bakes in Ghent", merges=("o1",))]
+    kept = guarded(made, [line("User bakes in Ghent", "high", 1)], new_group("new"), staying=staying)
+    assert kept.carried == 0
+    assert [(row.text, row.ordinal, row.parent, row.merges) for row in kept.observations[1:]] == [
+        ("User owns a small car", 2, None, ("o3",)),
+        ("The car is red", 3, 2, ("o4",)),
     ]

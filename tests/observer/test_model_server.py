@@ -260,12 +260,26 @@ async def test_an_answer_that_is_read_as_it_is_written(server: Server) -> None:
     assert (reply.text, reply.finish_reason, reply.is_cut_off) == ("Be brief.", "length", True)
 
 
-async def test_an_answer_that_goes_silent(server: Server) -> None:
-    """The wait for a further piece is shorter than the wait for the first."""
+async def test_an_answer_that_goes_silent(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait for a further piece is shorter than the wait for the first. The clock of the loop jumps after a piece was read."""
+    loop, ahead, has_read = asyncio.get_running_loop(), [0.0], asyncio.Event()
+    time, reschedule = loop.time, asyncio.Timeout.reschedule
+
+    def rescheduled(timeout: asyncio.Timeout, when: float | None) -> None:
+        reschedule(timeout, when)
+        if when is not None and when <= loop.time() + 120:
+            has_read.set()
+
+    monkeypatch.setattr(loop, "time", lambda: time() + ahead[0])
+    monkeypatch.setattr(asyncio.Timeout, "reschedule", rescheduled)
     server.handler = written("Be", " brief", ends=False)
-    await server.refuses(
-        ModelUnavailable, "did not continue its answer within 2 s", stream=True, timeout=8.0, retry=None
-    )
+    words = "did not continue its answer within 120 s"
+    asked = asyncio.create_task(server.refuses(ModelUnavailable, words, stream=True, timeout=480.0, retry=None))
+    await has_read.wait()
+    while not asked.done():
+        ahead[0] += 121
+        await asyncio.sleep(0)
+    await asked
 
 
 async def test_every_request_has_a_limit_over_the_wire(server: Server, clock: FakeClock) -> None:

@@ -1,6 +1,6 @@
 """Work is linear and does not block the event loop: the benchmark of patterns, open calls and long messages.
 
-No time is measured here: `make bench-patterns` and `make bench-hold` do that.
+No time is measured here: `make bench-patterns` and `make bench-hostile` do that.
 """
 
 import importlib

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeAlias, TypeVar
 
 from memolog.context.context import ContextMessage
-from memolog.core.message import Message, NewMessage, Part, TextPart, ToolCallPart, ToolResultPart
+from memolog.core.message import Message, NewMessage, TextPart, ToolResultPart, tool_key
 from memolog.transfer.conversation import marks_of
 
 Said: TypeAlias = NewMessage | Message | ContextMessage
@@ -212,7 +212,7 @@ class _Pairing(Generic[S]):
             known = {part for part in _pair_ids(said) if part in stored and self._is_stored_call(i, part[1])}
             if not known:
                 yield said
-            elif said.role != "assistant" and (rest := [part for part in said.parts if _pair_id(part) not in known]):
+            elif said.role != "assistant" and (rest := [part for part in said.parts if tool_key(part) not in known]):
                 yield replace(said, parts=tuple(rest))
 
     def _is_stored_call(self, i: int | None, call: str) -> bool:
@@ -288,19 +288,8 @@ def _calls(one: _Exchange[S]) -> list[str]:
     return [call for said in one.rest for kind, call in _pair_ids(said) if kind == "call"]
 
 
-def _pair_id(part: Part) -> tuple[str, str] | None:
-    """Return the kind and the id of a tool call, or of the call of a result. None for other parts."""
-    match part:
-        case ToolCallPart():
-            return "call", part.id
-        case ToolResultPart():
-            return "result", part.call_id
-        case _:
-            return None
-
-
 def _pair_ids(said: Said) -> list[tuple[str, str]]:
-    return [found for part in said.parts if (found := _pair_id(part))]
+    return [found for part in said.parts if (found := tool_key(part))]
 
 
 def _places(calls: Sequence[Sequence[str]]) -> dict[str, int]:
@@ -320,7 +309,7 @@ def _is_same(one: _Key, other: _Key) -> bool:
     if one is None or other is None:
         return False
     # Messages with the same id are the same, even if the client changed the text. Otherwise the content must be equal.
-    return (one[1] is not None and one[1] == other[1]) or (bool(one[0]) and one[0] == other[0])
+    return (one[1] is not None and one[1] == other[1]) or one[0] == other[0]
 
 
 def _has_same_answer(here: _Exchange[NewMessage], there: _Exchange[S]) -> bool:

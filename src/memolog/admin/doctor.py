@@ -118,12 +118,13 @@ class Doctor(TimedCalls):
 
     async def report(self, resource: str | None, found: Sequence[Diagnosis], left: Sequence[Diagnosis] = ()) -> Report:
         """Return a report of `found`. `left` has the findings after a repair. Safe findings that it lacks count as repaired."""
-        rows = (await self.engine.fetch(q.examined(resource=resource), tuple[int, ...]))[0]
+        *rows, not_indexed = (await self.engine.fetch(q.examined(resource=resource), tuple[int, ...]))[0]
         still = {replace(one.finding, is_safe=True) for one in left}
         findings = tuple(
             replace(one.finding, repaired=one.finding.is_safe and one.finding not in still) for one in found
         )
-        return Report(findings=findings, examined=tuple(zip(_EXAMINED, rows, strict=True)))
+        examined = tuple(zip(_EXAMINED, rows, strict=True))
+        return Report(findings=findings, examined=examined, not_indexed=not_indexed)
 
 
 @dataclass(frozen=True, slots=True)

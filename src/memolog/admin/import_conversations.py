@@ -21,7 +21,8 @@ from memolog.working_memory.document import replaced
 if TYPE_CHECKING:
     from memolog.store import Store
 
-_BATCH = 200
+# The messages of one transaction, which takes a few milliseconds on the event loop.
+_BATCH = 16
 _LARGEST = 10_000_000
 Progress = Callable[[int], None]
 """Called with the number of lines or messages that have been processed so far."""

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from memolog.connection import Components, Connection
     from memolog.store import Store
 
-_ROWS = 400
+# A batch of rows takes a few milliseconds on the event loop.
+_ROWS = 16
 _CHARACTERS = 4_000_000
 _SERVERS = ("postgresql://", "postgres://")
 _ENDINGS = (".json", ".jsonl")

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from memolog.context.auto_recall import Passage, passage_texts, read_passages
@@ -22,6 +23,7 @@ from memolog.context.tail import (
     shortened,
     show,
 )
+from memolog.core.cache import grown
 from memolog.core.config import Config
 from memolog.core.deadline import offload
 from memolog.core.exact_json import JsonObject
@@ -30,7 +32,7 @@ from memolog.core.observation import Observation, Span
 from memolog.core.pairs import is_question
 from memolog.core.thread import Hints
 from memolog.errors import NotFound
-from memolog.log.snapshot import OtherLimits, OtherTail, OtherTails, Snapshot, ThreadHead, goes_on
+from memolog.log.snapshot import GroupRow, OtherLimits, OtherTail, OtherTails, Snapshot, ThreadHead, goes_on
 from memolog.log.state import others_for
 from memolog.messages.store import additions, grown_by_id
 from memolog.tasks.rules import edge_lines
@@ -51,6 +53,7 @@ _USAGE: Final = fixed_text("context/usage").format(plans=fixed_text("context/usa
 _USAGE_DONE: Final = fixed_text("context/usage").format(plans=fixed_text("context/usage_plans_done"))
 _USAGE_FACTS: Final = fixed_text("context/usage_facts")
 _USAGE_RESOURCE: Final = fixed_text("context/usage_resource")
+_BLOCK_TOKENS: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,11 +126,7 @@ def _prefix(view: View) -> Iterable[Block]:
     if view.instructions and view.instructions.strip():
         yield _stable(view, "instructions", view.instructions)
     snapshot = view.snapshot
-    groups = [
-        Block(name=f"group {group.handle}", text=group.text, tokens=group.tokens, stable=True)
-        for group in snapshot.groups
-        if group.text
-    ]
+    groups = _group_blocks(snapshot.groups)
     kept = working_memory_text(snapshot.facts.before) or ""
     if kept.strip():
         yield _stable(view, "facts", _USAGE_FACTS)
@@ -137,6 +136,19 @@ def _prefix(view: View) -> Iterable[Block]:
         usage = _USAGE_DONE if view.config.assume_done else _USAGE
         yield _stable(view, "usage", f"{usage}\n{_USAGE_RESOURCE}" if snapshot.scope == "resource" else usage)
     yield from groups
+
+
+def _more_blocks(blocks: tuple[Block, ...], groups: Sequence[GroupRow]) -> tuple[Block, ...]:
+    new = (
+        Block(name=f"group {group.handle}", text=group.text, tokens=group.tokens, stable=True)
+        for group in groups
+        if group.text
+    )
+    return (*blocks, *new)
+
+
+# An activation appends groups to a log that may have hundreds of them, so the blocks of the earlier groups are cached.
+_group_blocks = grown((), _more_blocks, attrgetter("tokens"), heaviest=_BLOCK_TOKENS)
 
 
 def _note(view: View) -> Block | None:

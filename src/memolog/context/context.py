@@ -13,6 +13,7 @@ from memolog.errors import InputError
 from memolog.text.escape import fixed_text
 
 _NO_ANSWER: Final = fixed_text("context/no_answer")
+_EMPTY: Final = fixed_text("context/empty_message")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,17 @@ class ContextMessage:
     def is_empty(self) -> bool:
         """Return whether it has no content that every API accepts: no parts, or only blank text and reasoning."""
         return not has_content(self.parts)
+
+    @property
+    def filled(self) -> "ContextMessage":
+        """Return an empty message of a user with a text that says so. Return every other message unchanged.
+
+        Providers refuse empty messages. Without the message, two answers could follow each other, or the last message could be
+        an answer, which a model would continue.
+        """
+        if self.role != "user" or not self.is_empty:
+            return self
+        return replace(self, parts=(TextPart(text=_EMPTY),))
 
     @property
     def is_plain_answer(self) -> bool:
@@ -152,11 +164,11 @@ class Context:
         """Return the messages of a request. Consecutive user messages are joined, and the edge ends the last user message.
 
         Many servers refuse two user messages in a row, or a user message after a tool result. Consecutive answers, which parallel
-        requests make, are joined too if they are only text. An empty message is left out, unless it is the last one.
+        requests make, are joined too if they are only text. An empty message is left out, but not that of a user (`filled`).
         """
-        messages, given = list[ContextMessage](), self.messages
-        for place, message in enumerate(given, start=1):
-            if message.is_empty and (place < len(given) or message.role != "user"):
+        messages = list[ContextMessage]()
+        for message in (message.filled for message in self.messages):
+            if message.is_empty:
                 continue
             if messages and _are_one(messages[-1], message):
                 messages[-1] = _one(messages[-1], message)
@@ -217,9 +229,11 @@ def _is_next_question(before: ContextMessage, message: ContextMessage) -> bool:
 
 
 def _are_one(first: ContextMessage, second: ContextMessage) -> bool:
+    if first.role != second.role:
+        return False
     if first.is_plain_answer and second.is_plain_answer:
         return first.speaker == second.speaker
-    if first.role != "user" or second.role != "user":
+    if first.role != "user":
         return False
     return first.synthetic or second.synthetic or first.speaker == second.speaker
 

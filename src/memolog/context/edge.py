@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from memolog.context.context import Block
 from memolog.context.tail import is_compacted
+from memolog.core.cache import remembered
 from memolog.core.message import FilePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.core.pairs import is_question
 from memolog.core.zones import zone_of
@@ -39,6 +40,8 @@ _MESSAGE_CHARACTERS: Final = 400
 _RESULT_CHARACTERS: Final = 120
 _TITLE_CHARACTERS: Final = 80
 _SAMPLE_CHARACTERS: Final = 16
+_REMEMBERED: Final = 1024
+_REMEMBERED_CHARACTERS: Final = 4_096
 OTHERS: Final = "other-conversations"
 """The name of the block that is shortened if the context exceeds its limit."""
 PASSED_DAYS: Final = 7
@@ -255,10 +258,18 @@ def _has_text(text: str) -> bool:
 
 
 def _line(message: Message, said: str, zone: str | None) -> str:
-    text = one_line(cut_middle(said, _MESSAGE_CHARACTERS))
+    text = _short(said) if len(said) <= _REMEMBERED_CHARACTERS else _on_one_line(said)
     # The name of the speaker is in quotation marks, so that it does not look like a role.
-    who = " ".join(filter(None, (message.role, escape(quoted_label(message.speaker or "")))))
+    who = f"{message.role} {escape(quoted_label(message.speaker))}".rstrip() if message.speaker else message.role
     return f"({clock(message.created_at, zone)}) {who}: {text}"
+
+
+def _on_one_line(said: str) -> str:
+    return one_line(cut_middle(said, _MESSAGE_CHARACTERS))
+
+
+# The messages of other threads are shown at every request, so their short texts are cached.
+_short = remembered(_REMEMBERED)(_on_one_line)
 
 
 def _part_words(part: Part) -> str:

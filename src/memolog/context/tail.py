@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
+from operator import attrgetter
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from memolog.context.context import ContextMessage
@@ -219,7 +220,7 @@ def _with_rows(
 
 
 # A tail grows by a few messages per request. The state is cached, so that only the new messages are processed.
-_shown = grown(_Shown(), _show_more)
+_shown = grown(_Shown(), _show_more, attrgetter("tokens"))
 
 
 def _mark(earlier: datetime, later: datetime, zone: str | None) -> ContextMessage:

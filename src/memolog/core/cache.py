@@ -15,33 +15,46 @@ S = TypeVar("S")
 V = TypeVar("V")
 
 _EMPTY_FUNCTIONS: Final[list[Callable[[], object]]] = []
-# The maximum number of cached sequences. All values of a cached sequence stay in RAM.
-_MOST_SEQUENCES = 16
+# The maximum number of cached sequences, and of the tokens in them. All values of a cached sequence stay in RAM.
+_MOST_SEQUENCES = 256
+_MOST_TOKENS = 1_000_000
 
 
 class Cache(Generic[K, V]):
-    """A thread-safe cache of at most `most` values. The value that was stored longest ago is dropped first."""
+    """A thread-safe cache of at most `most` values, which together weigh at most `heaviest` (None: any weight).
 
-    def __init__(self, most: int) -> None:
-        self._most, self._gate = most, Lock()
-        self._values: OrderedDict[K, V] = OrderedDict()
+    The value that was stored longest ago is dropped first. The value that was stored last always stays.
+    """
+
+    def __init__(self, most: int, *, heaviest: int | None = None) -> None:
+        self._most, self._heaviest, self._gate = most, heaviest, Lock()
+        self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._weight = 0
 
     def get(self, key: K) -> V | None:
         """Return the value of a key, or None."""
-        return self._values.get(key)
+        found = self._values.get(key)
+        return found[0] if found else None
 
-    def put(self, key: K, value: V) -> None:
+    def put(self, key: K, value: V, *, weight: int = 0) -> None:
         """Store the value of a key."""
         with self._gate:
-            self._values[key] = value
-            self._values.move_to_end(key)
-            if len(self._values) > self._most:
-                self._values.popitem(last=False)
+            _, before = self._values.pop(key, (None, 0))
+            self._values[key] = value, weight
+            self._weight += weight - before
+            while len(self._values) > 1 and self._is_full():
+                _, (_, dropped) = self._values.popitem(last=False)
+                self._weight -= dropped
+
+    def _is_full(self) -> bool:
+        is_heavy = self._heaviest is not None and self._weight > self._heaviest
+        return is_heavy or len(self._values) > self._most
 
     def clear(self) -> None:
         """Drop all values."""
         with self._gate:
             self._values.clear()
+            self._weight = 0
 
 
 def empty_caches() -> None:
@@ -63,12 +76,15 @@ def remembered(most: int) -> Callable[[Callable[[K], V]], Callable[[K], V]]:
     return decorate
 
 
-def grown(empty: S, add: Callable[[S, Sequence[K]], S]) -> Callable[[Sequence[K]], S]:
+def grown(
+    empty: S, add: Callable[[S, Sequence[K]], S], weigh: Callable[[K], int], *, heaviest: int = _MOST_TOKENS
+) -> Callable[[Sequence[K]], S]:
     """Return a function that folds a sequence with `add`, and computes only the values that were appended since the last call.
 
-    `add` gets the result for the earlier values, which it must not change, and the appended values.
+    `add` gets the result for the earlier values, which it must not change, and the appended values. `weigh` returns the tokens of
+    a value. The cached sequences have at most `heaviest` tokens.
     """
-    known: dict[int, tuple[tuple[K, ...], S]] = {}
+    known = Cache[int, tuple[tuple[K, ...], S, int]](_MOST_SEQUENCES, heaviest=heaviest)
     _EMPTY_FUNCTIONS.append(known.clear)
 
     def answer(values: Sequence[K]) -> S:
@@ -76,23 +92,23 @@ def grown(empty: S, add: Callable[[S, Sequence[K]], S]) -> Callable[[Sequence[K]
             return empty
         given = tuple(values)
         # The key is the identity of the first value, which the entry keeps alive. Comparing the same objects is fast.
-        before, made = known.get(id(given[0]), ((), empty))
+        before, made, weight = known.get(id(given[0])) or ((), empty, 0)
         if given[: len(before)] != before:
-            before, made = (), empty
+            before, made, weight = (), empty, 0
         if len(given) > len(before):
-            made = add(made, given[len(before) :])
-            if len(known) >= _MOST_SEQUENCES:
-                known.clear()
-            known[id(given[0])] = given, made
+            new = given[len(before) :]
+            made = add(made, new)
+            weight += sum(map(weigh, new))
+            known.put(id(given[0]), (given, made, weight), weight=weight)
         return made
 
     return answer
 
 
-def each_once(work_out: Callable[[K], V]) -> Callable[[Sequence[K]], tuple[V, ...]]:
-    """Return a map over append-only sequences that computes only new items."""
+def each_once(work_out: Callable[[K], V], weigh: Callable[[K], int]) -> Callable[[Sequence[K]], tuple[V, ...]]:
+    """Return a map over append-only sequences that computes only new items. `weigh` returns the tokens of an item."""
 
     def add(known: tuple[V, ...], values: Sequence[K]) -> tuple[V, ...]:
         return (*known, *map(work_out, values))
 
-    return grown((), add)
+    return grown((), add, weigh)

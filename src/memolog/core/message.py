@@ -345,6 +345,17 @@ def texts_of(
             yield from values(part.data)
 
 
+def tool_key(part: Part) -> tuple[str, str] | None:
+    """Return the kind and the id of a tool call, or of the call of a result. None for other parts."""
+    match part:
+        case ToolCallPart():
+            return "call", part.id
+        case ToolResultPart():
+            return "result", part.call_id
+        case _:
+            return None
+
+
 def pairs_of(parts: tuple[Part, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the ids of the tool calls in these parts, and the ids of the calls that the results in these parts answer."""
     calls = tuple(part.id for part in parts if isinstance(part, ToolCallPart))

@@ -11,6 +11,7 @@ Priority: TypeAlias = Literal["high", "medium", "low", "done"]
 Trust: TypeAlias = Literal["tool", "assistant", "user"]
 ObservationState: TypeAlias = Literal["active", "superseded", "dropped", "retracted", "deleted"]
 GenerationKind: TypeAlias = Literal["start", "reflection", "restore", "edit", "forget", "compact", "merge"]
+GenerationCause: TypeAlias = Literal["rewind", "discard"]
 
 KEPT: frozenset[Priority] = frozenset({"high", "done"})
 """A reflection keeps observations of these priorities."""
@@ -110,6 +111,8 @@ class Generation:
     restored_from: int | None = None
     tokens_before: int = 0
     tokens_after: int = 0
+    cause: GenerationCause | None = None
+    """For the kind "forget": what removed messages, if it was not `forget`. "discard" means that a turn was withdrawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,6 +112,8 @@ class Report:
     copy: str | None = None
     """The path of the copy of the database that was made before the repair. None means that there is no copy."""
     index_rebuilt: bool = False
+    not_indexed: int = 0
+    """The number of new messages and changed rows that are not indexed yet. The next search indexes them."""
 
     @property
     def is_healthy(self) -> bool:

@@ -26,6 +26,8 @@ class Engine(ABC):
     """A database that runs scripts."""
 
     commit_hook: CommitHook | None = None
+    wrote: CommitHook | None = None
+    """Called with `NAME` after the commit of each write, on the thread of the write."""
     file: str | None = None
     """The path of the database, if it is one file."""
 
@@ -66,7 +68,9 @@ class Engine(ABC):
         """Wait for running calls and close the database. A second call does nothing."""
 
     def reached(self, name: str, moment: str) -> None:
-        """Call the commit hook, if one is set."""
+        """Call the commit hook, if one is set, and `wrote` after a commit."""
+        if moment == "after" and self.wrote is not None:
+            self.wrote(name)
         if self.commit_hook is not None:
             self.commit_hook(f"{name}:{moment}")
 

@@ -16,7 +16,7 @@ transaction that writes has locked the whole file already.
 
 import re
 from collections import namedtuple
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -41,9 +41,9 @@ _INCLUDE = re.compile(r"\{(\w+)\}")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)(\[\]|\(\))?")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Statement:
-    """One named query: a function of its parameters that returns a step."""
+    """One named query: a function of its parameters that returns a step. It is its own key in caches."""
 
     name: str
     text: str
@@ -164,9 +164,11 @@ def weight_of(rows: Sequence[Row]) -> int:
 
 def named_rows(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[Row]:
     """Return rows as tuples with named fields. A column whose name is not an identifier can be read by position only."""
-    return list(map(_row_type(tuple(columns))._make, rows))
+    return list(map(row_maker(tuple(columns)), rows))
 
 
 @cache
-def _row_type(columns: tuple[str, ...]) -> Any:
-    return namedtuple("Row", columns, rename=True)  # noqa: PYI024 - the columns are known at run time only  # pyright: ignore[reportUntypedNamedTuple]
+def row_maker(columns: tuple[str, ...]) -> Callable[[Iterable[Any]], Row]:
+    """Return a function that returns a row with these columns as a tuple with named fields."""
+    made: Any = namedtuple("Row", columns, rename=True)  # noqa: PYI024 - the columns are known at run time only  # pyright: ignore[reportUntypedNamedTuple]
+    return made._make

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from operator import eq
 from typing import Generic, TypeAlias, TypeVar, cast
 
 from memolog.core.exact_json import JsonValue
@@ -12,6 +14,12 @@ from memolog.errors import EmptyId, InputError, ThreadNotFound
 from memolog.text.html import html_items
 
 threads = load_queries("messages/threads")
+# How many ids before and after a missing id are compared with it, and how many similar ids an error names.
+_NEIGHBOURS = 50
+_NAMED = 3
+# An id is similar if at most `_TYPO` characters differ at one place, or if it begins with the given `_PREFIX` or more characters.
+_TYPO = 2
+_PREFIX = 3
 
 T = TypeVar("T")
 
@@ -144,13 +152,37 @@ def reading_thread(resource: str, thread: str) -> Script[Row]:
     """Return the row of a thread. Raise ThreadNotFound if it does not exist."""
     rows = yield threads.get_thread(resource=resource, thread=thread)
     if not rows:
-        raise ThreadNotFound(thread)
+        raise (yield from no_thread(resource, thread))
     return rows[0]
+
+
+def no_thread(resource: str, thread: str) -> Script[ThreadNotFound]:
+    """Return the error for a missing thread. It names threads of the resource whose ids are similar."""
+    rows = yield threads.neighbours(resource=resource, thread=thread, limit=_NEIGHBOURS)
+    near = sorted((distance, row.id) for row in rows if (distance := _distance(thread, row.id)) is not None)
+    return ThreadNotFound(thread, [name for _, name in near[:_NAMED]])
+
+
+def _distance(given: str, known: str) -> int | None:
+    """Return how many characters differ at one place of two ids. None if the ids are not similar."""
+    given, known = given.casefold(), known.casefold()
+    if len(given) >= _PREFIX and known.startswith(given):
+        return 0
+    start = _equal(given, known)
+    end = _equal(given[start:][::-1], known[start:][::-1])
+    longest = max(len(given), len(known))
+    distance = longest - start - end
+    return distance if distance <= _TYPO and 2 * distance <= longest else None
+
+
+def _equal(one: str, other: str) -> int:
+    """Return how many characters are equal at the beginning."""
+    return sum(takewhile(bool, map(eq, one, other)))
 
 
 def taking_thread(resource: str, thread: str) -> Script[Row]:
     """Lock a thread until the transaction ends. Return its key and the number of its last message, or raise ThreadNotFound."""
     rows = yield threads.lock_thread(resource=resource, thread=thread)
     if not rows:
-        raise ThreadNotFound(thread)
+        raise (yield from no_thread(resource, thread))
     return rows[0]

@@ -10,14 +10,16 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from memolog.db.engine import Engine, Work
-from memolog.db.queries import MOST_INLINE, Row, Script, Step, named_rows, weight_of
+from memolog.db.queries import MOST_INLINE, Row, Script, Statement, Step, Values, row_maker, weight_of
 from memolog.errors import (
     MemologError,
     NotADatabase,
@@ -37,14 +39,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 SchemaStep: TypeAlias = Callable[[sqlite3.Connection], object]
 
-# After SQLite calls of this total time, the engine lets other tasks of the event loop run.
+# If a task has not suspended for this time, the engine lets other tasks of the event loop run after a call.
 _BREATH_SECONDS = 0.002
-# A larger journal is checkpointed in the background. The default of SQLite is about the same: 1,000 pages of 4 KiB.
+# A larger journal is checkpointed in the background. The default of SQLite is about the same: 1,000 pages of 4 KiB. After a
+# checkpoint SQLite reuses the journal from its start, and truncates the file to this size. So the file is larger only while pages
+# are waiting for a checkpoint.
 _CHECKPOINT_BYTES = 4 * 1024 * 1024
-# A long transaction or a long read can make the journal larger than this. When SQLite next reuses the journal from its start, it
-# truncates the file to this size.
-_JOURNAL_BYTES = 8 * 1024 * 1024
-# The size of the journal is checked after this many commits.
+# After a commit on the event loop, the size of the journal is checked only every so many commits.
 _COMMITS_BETWEEN_LOOKS = 16
 # The interval at which a waiting writer checks whether its caller was cancelled.
 _LOOK_SECONDS = 0.2
@@ -108,7 +109,8 @@ class SqliteEngine(Engine):
         self._waits: bool | None = None
         self._commits = 0
         self._checkpointing: Future[None] | None = None
-        self._busy_seconds = 0.0
+        # When the first call of this iteration of the event loop began.
+        self._since: float | None = None
 
     # ------------------------------------------------------------ connections
 
@@ -183,7 +185,7 @@ class SqliteEngine(Engine):
             connection.execute(f"PRAGMA synchronous = {synchronous}")
             # Checkpoints wait for the disk, so `_checkpoint` makes them on a worker thread.
             connection.execute("PRAGMA wal_autocheckpoint = 0")
-            connection.execute(f"PRAGMA journal_size_limit = {_JOURNAL_BYTES}")
+            connection.execute(f"PRAGMA journal_size_limit = {_CHECKPOINT_BYTES}")
         connection.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
 
     # ------------------------------------------------------------ scripts
@@ -249,10 +251,17 @@ class SqliteEngine(Engine):
             raise
 
     async def _let_others_run(self, started: float) -> None:
-        self._busy_seconds += time.perf_counter() - started
-        if self._busy_seconds > _BREATH_SECONDS:
-            self._busy_seconds = 0.0
+        # A call that ran on the event loop does not suspend its task. So the time of all calls in one iteration counts,
+        # also the work of their callers in between.
+        if self._since is None:
+            self._since = started
+            asyncio.get_running_loop().call_soon(self._begin_iteration)
+        if time.perf_counter() - self._since > _BREATH_SECONDS:
+            self._since = None
             await asyncio.sleep(0)
+
+    def _begin_iteration(self) -> None:
+        self._since = None
 
     def _read_on_thread(self, work: Work[T]) -> T:
         if self._memory:
@@ -294,7 +303,7 @@ class SqliteEngine(Engine):
                 raise mapped(self.path, error) from error
             raise
         self.reached(name, "after")
-        self._checkpoint_if_long()
+        self._checkpoint_if_long(is_on_thread=decided is not None)
         return result
 
     def _begin(self, connection: sqlite3.Connection, decided: "threading.Lock | None") -> None:
@@ -335,28 +344,43 @@ class SqliteEngine(Engine):
 
     # ------------------------------------------------------------ checkpoints
 
-    def _checkpoint_if_long(self) -> None:
+    def _checkpoint_if_long(self, *, is_on_thread: bool) -> None:
         self._commits += 1
-        if self._commits % _COMMITS_BETWEEN_LOOKS or self._memory:
+        if self._memory or (self._commits % _COMMITS_BETWEEN_LOOKS and not is_on_thread):
             return
         with contextlib.suppress(OSError):
             size = os.stat(f"{self.path}-wal").st_size  # noqa: PTH116
-            if size > _CHECKPOINT_BYTES and (self._checkpointing is None or self._checkpointing.done()):
+            if size <= _CHECKPOINT_BYTES or not (self._checkpointing is None or self._checkpointing.done()):
+                return
+            if is_on_thread:
+                # Long writes that follow each other would outrun a checkpoint in the background.
+                self._empty_journal()
+            else:
                 self._checkpointing = self._reading.submit(self._checkpoint)
 
     def _checkpoint(self) -> None:
         # Errors are ignored, because a later checkpoint moves the same pages.
         with contextlib.suppress(sqlite3.Error, MemologError):
-            connection = cast("sqlite3.Connection | None", getattr(self._local, "checkpointer", None))
-            if connection is None:
-                connection = self._local.checkpointer = self._connect(read_only=False)
-                connection.execute("PRAGMA busy_timeout = 0")
+            connection = self._checkpointer()
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            # The journal can be emptied only after all its pages are moved into the file. Writers have added a few pages during
-            # the first checkpoint, so move these while the gate stops this process from writing. Writes that wait for the gate
-            # do so on a worker thread.
+            # The journal can be reused from its start only after all its pages are moved into the file. Writers have added a few
+            # pages during the first checkpoint, so move these while the gate stops this process from writing. Writes that wait
+            # for the gate do so on a worker thread. The journal is not truncated, because writing into allocated blocks takes
+            # less time than making a file longer.
             with self._gate:
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def _empty_journal(self) -> None:
+        """Move all pages of the journal into the file and truncate the journal. The caller has the gate."""
+        with contextlib.suppress(sqlite3.Error, MemologError):
+            self._checkpointer().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _checkpointer(self) -> sqlite3.Connection:
+        connection = cast("sqlite3.Connection | None", getattr(self._local, "checkpointer", None))
+        if connection is None:
+            connection = self._local.checkpointer = self._connect(read_only=False)
+            connection.execute("PRAGMA busy_timeout = 0")
+        return connection
 
     # ------------------------------------------------------------ the end
 
@@ -399,17 +423,38 @@ def _execute(connection: sqlite3.Connection, step: Step, most: int | None) -> li
     statement = step.statement
     if statement.only_locks:
         return []
-    if step.many is not None:
-        connection.executemany(statement.text, step.many)
-        return []
+    # Use numbered parameters, because the names are looked up one by one, which takes as long as reading a row.
     if statement.lists:
-        # Use numbered parameters, because SQLite looks up each named parameter, which takes as long as reading a row.
         lengths, values = step.flat()
-        return _fetched(connection.execute(statement.numbered("?", lengths), values), most)
-    return _fetched(connection.execute(statement.text, cast("Any", step.values)), most)
+        cursor = connection.execute(statement.numbered("?", lengths), values)
+    else:
+        text, pick = _numbered(statement)
+        if step.many is not None:
+            connection.executemany(text, map(pick, step.many))
+            return []
+        cursor = connection.execute(text, pick(step.values))
+    return _fetched(statement, cursor, most) if cursor.description else []
 
 
-def _fetched(cursor: sqlite3.Cursor, most: int | None) -> list[Row]:
+@cache
+def _numbered(statement: Statement) -> tuple[str, Callable[[Values], Any]]:
+    """Return the text of a statement without lists, and a function that returns its values in their order."""
+    names, text = statement.parameters, statement.numbered("?")
+    if len(names) > 1:
+        return text, itemgetter(*names)
+
+    def pick(values: Values) -> tuple[object, ...]:
+        # With one name, `itemgetter` would return the value itself, not a tuple.
+        return tuple(values[name] for name in names)
+
+    return text, pick
+
+
+# Functions that make named tuples of rows. The columns of a statement are always the same.
+_MAKERS: dict[Statement, Callable[[Iterable[Any]], Row]] = {}
+
+
+def _fetched(statement: Statement, cursor: sqlite3.Cursor, most: int | None) -> list[Row]:
     """Return the rows of a statement. Raise _TooMuch as soon as they have more than `most` characters."""
     rows: list[Row] = []
     if most is None:
@@ -422,7 +467,12 @@ def _fetched(cursor: sqlite3.Cursor, most: int | None) -> list[Row]:
             raise _TooMuch
         if len(some) < _ROWS_AT_ONCE:
             break
-    return named_rows((column[0] for column in cursor.description), rows) if rows else rows
+    if not rows:
+        return rows
+    make = _MAKERS.get(statement)
+    if make is None:
+        make = _MAKERS[statement] = row_maker(tuple(column[0] for column in cursor.description))
+    return list(map(make, rows))
 
 
 def keep_journal(connection: sqlite3.Connection, *, timeout: float) -> None:

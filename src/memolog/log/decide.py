@@ -137,7 +137,8 @@ def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
     stretches = _stretches(state, apart_from=(step or 0) // 2)
     free = sum(stretch.tokens for stretch in stretches)
     # A group is activated as a whole, so a span that is longer than usual must leave at least the floor in the tail.
-    most = min(config.threshold, max((step or 0) * 3 // 2, free - config.floor))
+    # Half a step starts a run near the limit, but does not shorten its span, because each run repeats the instructions.
+    most = min(config.threshold, max(max(step or 0, config.buffer_step or 0) * 3 // 2, free - config.floor))
     hole = next((stretch for stretch in stretches if stretch.is_hole), None)
     if hole is not None:
         spans = _pick((hole,), config.threshold)
@@ -216,7 +217,7 @@ def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
     # A single reflection is condensed again only if the log would not fit otherwise.
     if _is_condensed(groups) and (by_hand or not groups or state.log_tokens < config.reflect_at):
         return None
-    if not (by_hand or is_urgent) and sum(entry.tokens for entry in groups) < _GROWTH * config.reflect_at:
+    if not (by_hand or is_urgent) and state.scaled(sum(entry.tokens for entry in groups)) < _GROWTH * config.reflect_at:
         # A few observations can hardly be shortened, so they are not worth a model call.
         return None
     reason = "asked for by hand" if by_hand else _full(state, config)
@@ -311,17 +312,18 @@ def _free_of_charge(state: State, config: Config, now: datetime) -> str | None:
 def _step(state: State, config: Config) -> int | None:
     """Return how many tokens the tail must grow before the next span is observed. None if buffering is off.
 
-    The result is `buffer_step`, or half of it close to the limit. While runs are running, it is longer by a quarter per run. With
-    longer spans an observer that falls behind catches up faster, so that turns wait less often. A quarter was the best value in a
-    simulation with steps of 2,000 tokens and answers of 0.5 to 2 s.
+    The result is `buffer_step`, or half of it close to the limit, unless the buffered groups suffice for an activation. It is
+    longer by a quarter for each running run. With longer spans an observer that falls behind catches up faster, so that turns
+    wait less often. A quarter was the best value in a simulation with steps of 2,000 tokens and answers of 0.5 to 2 s.
     """
     step, busy = config.buffer_step, len(state.running("observe"))
     if step is None:
         return None
     if busy:
         return step * (4 + busy) // 4
-    is_near = state.uncovered_tokens >= config.threshold_for(state.log_tokens) - step
-    return max(1, step // 2) if is_near else step
+    limit = config.threshold_for(state.log_tokens)
+    is_near = state.uncovered_tokens >= limit - step
+    return max(1, step // 2) if is_near and state.taken_tokens <= limit - config.floor else step
 
 
 def _is_full(state: State, config: Config) -> bool:
@@ -442,7 +444,7 @@ def oldest_slice(state: State, config: Config, now: datetime) -> tuple[GroupRow,
         is_among_last = observations < config.reflection.keep_recent.observations
         if entry.kind == "reflection" or not (is_recent or is_among_last):
             break
-        if kept + entry.tokens > config.keep_recent_at_most:
+        if state.scaled(kept + entry.tokens) > config.keep_recent_at_most:
             break
         kept += entry.tokens
         observations += entry.observations

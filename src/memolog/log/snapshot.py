@@ -15,12 +15,13 @@ from memolog.core.cache import Cache
 from memolog.core.clock import from_micros
 from memolog.core.exact_json import JsonObject, JsonValue, dumps, loads, unpack
 from memolog.core.message import Message, pairs_of
-from memolog.core.observation import Generation, Observation, Scope, Span
+from memolog.core.observation import Generation, GenerationCause, Observation, Scope, Span
 from memolog.core.run import RunKind, RunStatus
 from memolog.core.thread import Hints
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import from_row, hints_from_row, message_from_row, moment, object_in, span_from_row
-from memolog.errors import Conflict, ThreadNotFound
+from memolog.db.scope import chunks, no_thread
+from memolog.errors import Conflict
 from memolog.log.heartbeat import Beat, beat_of
 from memolog.working_memory.store import Facts, present_versions, reading_facts
 
@@ -38,12 +39,15 @@ _LINE_TOKENS = 100
 KnownRows: TypeAlias = Mapping[int, Message]
 """Short, unchanged messages by sequence number."""
 
-# Maximum sizes of the cache, in entries. Messages of more than _SHORT_CHARACTERS are not cached, so that the tails and logs need
-# only a few megabytes.
-_TAILS = 32
-_LOGS = 16
+# Maximum sizes of the cache, in entries and in tokens. A token has about four characters, so that the tails and logs need only a
+# few megabytes. Messages of more than _SHORT_CHARACTERS are not cached.
+_TAILS = 1_024
+_LOGS = 1_024
+_OTHERS = 1_024
+_TOKENS = 1_000_000
 _RESOURCES = 10_000
 _SHORT_CHARACTERS = 16_384
+_KEYS_A_QUERY = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,19 +166,21 @@ class MemoryCache:
     """All cached values of one open `Memory`. Every part has a maximum size."""
 
     def __init__(self) -> None:
-        self.tails = Cache[tuple[object, ...], KnownRows](_TAILS)
+        self.tails = Cache[tuple[object, ...], KnownRows](_TAILS, heaviest=_TOKENS)
         """Messages of recently used tails, by log and thread."""
-        self.plans = Cache[str, Plans](_LOGS)
+        self.beside = Cache[tuple[int, int, str], Message](_OTHERS, heaviest=_TOKENS)
+        """Messages of other threads of a shared log, by thread, sequence number and id."""
+        self.plans = Cache[str, Plans](_LOGS, heaviest=_TOKENS)
         self.settings = Cache[str, JsonObject](_RESOURCES)
         """Stored settings by resource, so that a turn does not read them again. Filled after this `Memory` has stored its own."""
         self.factors = Cache[tuple[str, str], float](_RESOURCES)
         """Calibration factors by resource and model."""
-        self._groups = Cache[str, _Groups](_LOGS)
-        self._made = Cache[str, Mapping[Row, GroupRow]](_LOGS)
+        self._groups = Cache[str, _Groups](_LOGS, heaviest=_TOKENS)
+        self._made = Cache[str, Mapping[Row, GroupRow]](_LOGS, heaviest=_TOKENS)
 
     def clear(self) -> None:
         """Empty the cache, so that forgotten messages do not stay in RAM."""
-        for part in (self.tails, self.plans, self.settings, self.factors, self._groups, self._made):
+        for part in (self.tails, self.beside, self.plans, self.settings, self.factors, self._groups, self._made):
             part.clear()
 
     def groups(self, log: LogHead) -> tuple[GroupRow, ...] | None:
@@ -188,13 +194,14 @@ class MemoryCache:
 
     def keep_groups(self, log: LogHead, groups: tuple[GroupRow, ...]) -> None:
         """Cache the groups of a log."""
-        self._groups.put(log.id, _Groups(log.version - log.run_changes, log.generation, groups))
+        kept = _Groups(log.version - log.run_changes, log.generation, groups)
+        self._groups.put(log.id, kept, weight=sum(group.tokens for group in groups))
 
     def groups_of(self, log: LogHead, rows: Sequence[Row]) -> tuple[GroupRow, ...]:
         """Convert rows to groups. An unchanged row gives the same object as before, because other caches use it as their key."""
         known = self._made.get(log.id) or {}
         made = {row: known.get(row) or group_row(row) for row in rows}
-        self._made.put(log.id, made)
+        self._made.put(log.id, made, weight=sum(group.tokens for group in made.values()))
         return tuple(made.values())
 
 
@@ -277,7 +284,8 @@ class Snapshot:
 
     def keep(self, cache: MemoryCache) -> None:
         """Cache the messages and groups that the next snapshot need not read again. Call it after the commit."""
-        cache.tails.put(_tail_key(self.log, self.thread), self.known)
+        weight = sum(message.tokens for message in self.known.values())
+        cache.tails.put(_tail_key(self.log, self.thread), self.known, weight=weight)
         cache.keep_groups(self.log, self.groups)
 
 
@@ -319,7 +327,7 @@ def reading_snapshot(
     if scope == "resource" and others is True:
         tails = yield q.other_tails(resource=resource, log_pk=log.pk, thread_pk=head.pk, limit=OTHER_ROWS)
     elif scope == "resource" and isinstance(others, OtherLimits):
-        beside = yield from reading_others(resource, log.pk, head.pk, {}, others)
+        beside = yield from reading_others(resource, log.pk, head.pk, {}, others, cache)
     return Snapshot(
         resource=resource,
         scope=scope,
@@ -444,6 +452,7 @@ def new_generation(
     after: int,
     dropped: Sequence[str] = (),
     restored_from: int | None = None,
+    cause: GenerationCause | None = None,
 ) -> Script[Generation]:
     """Create a generation from `groups`, in this order, and make it the current one."""
     rows = yield q.create_generation(
@@ -456,6 +465,7 @@ def new_generation(
         tokens_after=after,
         dropped=dumps(list(dropped)),
         working_memory=(yield from present_versions(log_pk)),
+        cause=cause,
     )
     entries = [
         {"log_pk": log_pk, "generation": number, "position": position, "group_pk": group_pk, "now": at}
@@ -467,7 +477,12 @@ def new_generation(
 
 
 def reading_others(
-    resource: str, log_pk: int, thread_pk: int, ends: Mapping[str, int], limits: OtherLimits
+    resource: str,
+    log_pk: int,
+    thread_pk: int,
+    ends: Mapping[str, int],
+    limits: OtherLimits,
+    cache: MemoryCache,
 ) -> Script[OtherTails]:
     """Return the newest messages of other threads. `ends` has the cursors of an earlier snapshot, by thread."""
     where = {"resource": resource, "log_pk": log_pk, "thread_pk": thread_pk}
@@ -476,7 +491,7 @@ def reading_others(
         return OtherTails()
     pks = [row.pk for row in rows]
     covered = {row.id: ends.get(row.id, row.cursor) for row in rows}
-    tails = yield from _newest(pks, covered, limits)
+    tails = yield from _newest(pks, covered, limits, cache)
     totals = {row.place: row for row in (yield q.count_other_messages(**where, read=pks))}
     found: list[OtherTail] = []
     for row in rows:
@@ -498,19 +513,37 @@ def reading_others(
     )
 
 
-def _newest(pks: list[int], covered: Mapping[str, int], limits: OtherLimits) -> Script[dict[str, list[Message]]]:
+def _newest(
+    pks: list[int], covered: Mapping[str, int], limits: OtherLimits, cache: MemoryCache
+) -> Script[dict[str, list[Message]]]:
     """Return the newest messages of each thread: as many as a context can show, or more."""
     # Tombstones and Memolog's own messages are not shown, so read up to twice as many as are shown.
     most = 2 * limits.messages
     reach = most if limits.tokens is None else min(_FIRST_READ, most)
     while True:
         tails = dict[str, list[Message]]()
-        for row in (yield messages.newest_of(threads=pks, newest=reach)):
-            message = message_from_row(row)
+        for message in (yield from reading_newest(pks, reach, cache)):
             tails.setdefault(message.thread, []).append(message)
         if reach == most or _is_enough(tails.values(), covered, limits.tokens or 0):
             return tails
         reach = min(4 * reach, most)
+
+
+def reading_newest(pks: Sequence[int], newest: int, cache: MemoryCache) -> Script[list[Message]]:
+    """Return the newest messages of several threads in their order. Reads only the messages that are not cached."""
+    keys = yield messages.newest_of(threads=pks, newest=newest)
+    found: dict[int, Message] = {}
+    for key in keys:
+        known = None if key.may_differ else cache.beside.get((key.thread_pk, key.seq, key.id))
+        if known is not None:
+            found[key.pk] = known
+    for missing in chunks([key for key in keys if key.pk not in found], _KEYS_A_QUERY):
+        rows = yield messages.by_keys(keys=[key.pk for key in missing])
+        for key, row in zip(missing, rows, strict=True):
+            found[key.pk] = message = message_from_row(row)
+            if not key.may_differ and len(row.parts) <= _SHORT_CHARACTERS:
+                cache.beside.put((key.thread_pk, key.seq, key.id), message, weight=message.tokens)
+    return [found[key.pk] for key in keys]
 
 
 def _is_enough(tails: Iterable[list[Message]], covered: Mapping[str, int], tokens: int) -> bool:
@@ -529,7 +562,7 @@ def _is_enough(tails: Iterable[list[Message]], covered: Mapping[str, int], token
 def _thread_head(resource: str, thread: str) -> Script[ThreadHead]:
     rows = yield q.thread_head(resource=resource, thread=thread)
     if not rows:
-        raise ThreadNotFound(thread)
+        raise (yield from no_thread(resource, thread))
     row = rows[0]
     return from_row(
         ThreadHead,

@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TypeAlias
 
-from memolog.core.cache import each_once
+from memolog.core.cache import each_once, remembered
 from memolog.core.clock import from_micros
 from memolog.core.config import Config
 from memolog.core.exact_json import JsonObject, loads
@@ -31,6 +31,8 @@ _DEFAULT_CACHE_SECONDS = 300.0
 
 # While the large files of a tail fit into this share of the context window, they count like images. See `without_files`.
 _FILE_SHARE = 0.75
+# The number of rows of other threads whose weights are cached. A row has no text.
+_REMEMBERED_ROWS = 1_024
 _UNKNOWN_WINDOW = 128_000
 
 
@@ -263,7 +265,11 @@ class State:
     @cached_property
     def log_tokens(self) -> int:
         """Return the tokens of the log."""
-        return sum(entry.tokens for entry in self.entries)
+        return self.scaled(sum(entry.tokens for entry in self.entries))
+
+    def scaled(self, tokens: int) -> int:
+        """Return counted tokens as tokens of the model. The entries of the log have counted tokens."""
+        return _scaled(tokens, self.asked.factor)
 
     @cached_property
     def taken(self) -> dict[str, list[Span]]:
@@ -273,6 +279,11 @@ class State:
             if holder.thread is not None and holder.span is not None:
                 found.setdefault(holder.thread, []).append(holder.span)
         return found
+
+    @cached_property
+    def taken_tokens(self) -> int:
+        """Return the tokens of the messages in buffered groups and runs, of all threads of the log."""
+        return sum(tail.tokens_in(span) for tail in self.tails for span in self.taken.get(tail.thread, ()))
 
     @property
     def own_tail(self) -> Tail:
@@ -319,7 +330,10 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
     )
     window = context_window(asked.model or snapshot.thread.last_model or "") or _UNKNOWN_WINDOW
     read = (own, *_other_tails(snapshot.others, asked.factor))
-    tails = [replace(tail, weights=without_files(tail.weights, int(window * _FILE_SHARE))) for tail in read]
+    room = int(window * _FILE_SHARE)
+    # Most tails have no large files and stay as they are.
+    counted = ((tail, without_files(tail.weights, room)) for tail in read)
+    tails = [tail if weights is tail.weights else replace(tail, weights=weights) for tail, weights in counted]
     # A tail without a live message shows no message again.
     repeated = snapshot.repeated if any(message.state == "live" for message in snapshot.tail) else ()
     return State(
@@ -329,9 +343,7 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
         asked=asked,
         tails=tuple(replace(t, unseen_from=unseen[t.thread]) if t.thread in unseen else t for t in tails),
         repeated_tokens=_scaled(sum(min(m.tokens, config.repeated_tokens) for m in repeated), asked.factor),
-        entries=snapshot.groups
-        if asked.factor == 1.0
-        else tuple(replace(g, tokens=_scaled(g.tokens, asked.factor)) for g in snapshot.groups),
+        entries=snapshot.groups,
         ready=tuple(
             ReadyGroup(id=group.id, thread=group.thread, span=group.span)
             for group in snapshot.buffered
@@ -345,7 +357,7 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
 
 
 def _scaled(tokens: int, factor: float) -> int:
-    return tokens if factor == 1.0 else calibrated(factor, tokens)
+    return tokens if factor == 1.0 or not tokens else calibrated(factor, tokens)
 
 
 def weights_of(messages: Sequence[Message], factor: float = 1.0) -> tuple[Weight, ...]:
@@ -365,6 +377,8 @@ def without_files(weights: Sequence[Weight], room: int) -> tuple[Weight, ...]:
     Users ask several questions about a document, and an observation does not replace it. So the text of the conversation, not the
     size of the document, determines when the document leaves the tail. Files that do not fit into `room` count in full.
     """
+    if not any(weight.file_tokens for weight in weights):
+        return tuple(weights)
     counted: list[Weight] = []
     used = 0
     for weight in reversed(weights):
@@ -391,7 +405,7 @@ def _weight(message: Message) -> Weight:
 
 
 # A tail grows by only a few messages between two calls of `decide`, so the weights of the other messages are cached.
-_weights = each_once(_weight)
+_weights = each_once(_weight, attrgetter("tokens"))
 
 
 def _is_plain(message: Message) -> bool:
@@ -403,16 +417,20 @@ def _is_plain(message: Message) -> bool:
 def _other_tails(rows: Iterable[Row], factor: float) -> Iterable[Tail]:
     for thread, of_thread in groupby(rows, key=attrgetter("thread")):
         found = list(of_thread)
-        weights = tuple(_other_weight(row, factor) for row in found)
+        weights = tuple(map(_other_weight, found))
+        if factor != 1.0:
+            weights = tuple(_scaled_weight(weight, factor) for weight in weights)
         yield Tail(thread=thread, cursor=found[0].cursor, weights=weights, hinted=found[0].hinted_seq > 0)
 
 
-def _other_weight(row: Row, factor: float) -> Weight:
+# Every turn of a shared log reads the rows of the other threads, and most of them are the same as before.
+@remembered(_REMEMBERED_ROWS)
+def _other_weight(row: Row) -> Weight:
     at = from_micros(row.created_at)
     if row.state != "live":
         return Weight(seq=row.seq, tokens=0, role=row.role, at=at, turn=row.turn, is_gone=True)
     opens, closes = loads(row.pairs) if row.pairs else ((), ())
-    weight = Weight(
+    return Weight(
         seq=row.seq,
         tokens=tokens_in(row),
         role=row.role,
@@ -422,7 +440,6 @@ def _other_weight(row: Row, factor: float) -> Weight:
         turn=row.turn,
         file_tokens=file_tokens_in(row),
     )
-    return weight if factor == 1.0 else _scaled_weight(weight, factor)
 
 
 def observer_inputs(snapshot: Snapshot, config: Config, thread: str, *, batch: int) -> JsonObject:

@@ -21,7 +21,7 @@ from memolog.core.observation import Generation, Observation, Scope, Source, Spa
 from memolog.core.thread import Hints, threads_of_subagents
 from memolog.db.engine import Engine, TimedCalls, reads, writes
 from memolog.db.queries import Row, Script, load_queries
-from memolog.db.rows import hints_from_row, message_from_row, moment, object_in
+from memolog.db.rows import hints_from_row, moment, object_in
 from memolog.db.scope import check_ids, check_optional_ids, reading_thread
 from memolog.errors import Conflict, InputError
 from memolog.log.render import render_group
@@ -38,6 +38,7 @@ from memolog.log.snapshot import (
     generation_from_row,
     group_row,
     new_generation,
+    reading_newest,
     reading_others,
     reading_snapshot,
 )
@@ -177,7 +178,7 @@ class Logs(TimedCalls):
             before=before,
         )
         lines = await self.engine.read(reading)
-        self._cache.plans.put(log.id, Plans(*key, lines))
+        self._cache.plans.put(log.id, Plans(*key, lines), weight=sum(line.tokens for line in lines))
         return lines
 
     @reads
@@ -232,7 +233,7 @@ class Logs(TimedCalls):
         `ends` has the cursors of a snapshot by thread. Messages after these cursors are returned even if the log covers them now.
         """
         check_ids(resource=resource)
-        return (yield from reading_others(resource, log_pk, thread_pk, ends, limits))
+        return (yield from reading_others(resource, log_pk, thread_pk, ends, limits, self._cache))
 
     @reads
     def recent(
@@ -269,8 +270,7 @@ class Logs(TimedCalls):
         tails: dict[str, list[Message]] = {}
         if said:
             newest = min(max(tokens // 10 // len(said), 8), 100)
-            for found in (yield messages.newest_of(threads=[row.pk for row in said], newest=newest)):
-                message = message_from_row(found)
+            for message in (yield from reading_newest([row.pk for row in said], newest, self._cache)):
                 tails.setdefault(message.thread, []).append(message)
         chosen, spoken = {group.pk for group in read}, {row.pk for row in said}
 

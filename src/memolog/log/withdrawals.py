@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 from memolog.compaction.store import undoing_compactions
 from memolog.core.clock import Clock
 from memolog.core.exact_json import dumps, loads, pack
-from memolog.core.observation import Observation
+from memolog.core.observation import GenerationCause, Observation
 from memolog.db.engine import Engine, TimedCalls, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import check_ids, chunks, taking_thread
@@ -106,11 +106,17 @@ class Withdrawals(LogChanges):
         yield q.withdraw_unseen(thread_pk=thread_pk, turn=turn)
         more = (yield q.withdraw_unanswered(thread_pk=thread_pk, seqs=list(also))) if also else ()
         gone = [row.seq for row in (*rows, *more)]
-        return (yield from withdrawing_derived(thread_pk, gone, at, self._render, self._new_id))
+        return (yield from withdrawing_derived(thread_pk, gone, at, self._render, self._new_id, "discard"))
 
 
 def withdrawing_derived(
-    thread_pk: int, gone: Sequence[int], at: int, render: Render, new_id: Callable[[], str], mend: Mend | None = None
+    thread_pk: int,
+    gone: Sequence[int],
+    at: int,
+    render: Render,
+    new_id: Callable[[], str],
+    cause: GenerationCause,
+    mend: Mend | None = None,
 ) -> Script[WithdrawnRows]:
     """Remove the compactions, runs, extracts, groups and observations that were derived from withdrawn messages.
 
@@ -131,7 +137,7 @@ def withdrawing_derived(
     observations: list[str] = []
     for log_pk, lines in sorted(lost.items()):
         instead = (yield from mend(list(lines.values()))) if mend is not None else {}
-        loss = Loss(log_pk=log_pk, lines=tuple(lines), how="deleted", kind="forget", instead=instead)
+        loss = Loss(log_pk=log_pk, lines=tuple(lines), how="deleted", kind="forget", instead=instead, cause=cause)
         observations += (yield from rederiving(loss, new_id, render, at)).lines
     return WithdrawnRows(
         messages=tuple(sorted(gone)), runs=tuple(runs), groups=tuple(groups), observations=tuple(observations)
@@ -187,6 +193,7 @@ class Loss:
     kind: Literal["forget", "edit"]
     instead: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
     """The observations that replace a lost one, by the key of the lost one."""
+    cause: GenerationCause | None = None
     by_hand: bool = False
     """Whether a user chose these observations. If so, the observations that they merge do not replace them."""
     without_thread: int | None = None
@@ -307,7 +314,9 @@ def rewriting(loss: Loss, touched: Mapping[int, Row], render: Render, at: int) -
     order = [group.pk for group in present if group.pk not in gone]
     if len(order) < len(present) or not touched.keys().isdisjoint(order):
         after = sum(tokens[pk] for pk in order)
-        yield from new_generation(log_pk, number + 1, loss.kind, order, at, before=before, after=after)
+        yield from new_generation(
+            log_pk, number + 1, loss.kind, order, at, before=before, after=after, cause=loss.cause
+        )
 
 
 def _leaving(log_pk: int, thread_pk: int) -> Script[set[int]]:

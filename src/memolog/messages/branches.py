@@ -178,7 +178,7 @@ class Branches(LogChanges):
         yield q.withdraw_after(thread_pk=thread_pk, after=kept_to)
         yield q.clear_unseen_after(thread_pk=thread_pk, after=kept_to)
         mend = partial(_mending, resource, thread, kept_to, again)
-        rows = yield from withdrawing_derived(thread_pk, gone, at, self._render, self._new_id, mend)
+        rows = yield from withdrawing_derived(thread_pk, gone, at, self._render, self._new_id, "rewind", mend)
         yield from _resetting_hints(thread_pk, kept_to)
         made = yield q.add_branch(thread_pk=thread_pk, kept_to=kept_to, now=at, live=dumps(ranges(live)))
         return Rewound(branch=_branch(made[0], taken), rows=rows)

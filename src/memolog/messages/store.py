@@ -172,8 +172,9 @@ class Messages(Calls):
         self, resource: str, thread: str, messages: Sequence[NewMessage], turn: str | None
     ) -> tuple[list[_Ready], int, bool]:
         """Call `ready`, on a worker thread if it takes long. Return its results, and whether it took long."""
-        is_long = is_much(messages)
-        return *(await offload(self.ready, resource, thread, messages, turn, when=is_long)), is_long
+        if is_much(messages):
+            return *(await offload(self.ready, resource, thread, messages, turn, when=True)), True
+        return *self.ready(resource, thread, messages, turn), False
 
     def ready(
         self, resource: str, thread: str, messages: Sequence[NewMessage], turn: str | None
@@ -193,21 +194,24 @@ class Messages(Calls):
         # Encode only texts that may exceed the limit.
         if len(parts) * 4 > self._max_bytes and (size := len(parts.encode())) > self._max_bytes:
             raise MessageTooLarge(message_id, size, self._max_bytes)
+        # Most messages are a single text, which has neither calls nor files.
+        is_text = len(message.parts) == 1 and type(message.parts[0]) is TextPart
+        tokens = self._weigh(message)
         values: Values = {
             "id": message_id,
             "continuation": 0,
             "role": message.role,
-            "tokens": self._weigh(message),
+            "tokens": tokens,
             "created_at": now if message.created_at is None else to_micros(message.created_at),
             "own": int(message.own),
             "turn": turn,
             "zone": pack(message.zone),
             "speaker": pack(message.speaker),
-            "pairs": _pairs_text(message.parts),
+            "pairs": None if is_text else _pairs_text(message.parts),
             "metadata": object_text("The metadata", message.metadata) if message.metadata else "{}",
             "parts": parts,
+            "file_tokens": None if is_text else _file_tokens(message.parts, tokens),
         }
-        values["file_tokens"] = _file_tokens(message.parts, values["tokens"])
         return _Ready(message=message, values=values, is_fresh=is_fresh)
 
     def saving(self, resource: str, thread: str, ready: Sequence[_Ready], now: int) -> Script[Saved]:
@@ -232,7 +236,7 @@ class Messages(Calls):
         values: Values = {**one.values, **place}
         if one.is_fresh:
             # A new id cannot be stored already.
-            yield q.insert_messages.many((values,))
+            yield q.insert_messages(**values)
             return (_message(resource, thread, one.message, values, task),), True
         if (yield q.insert_message(**values)):
             return (_message(resource, thread, one.message, values, task),), True
@@ -300,7 +304,7 @@ class Messages(Calls):
         """Return, by thread, the number of live messages, and how many of them have a number of at most `up_to`."""
         check_ids(resource=resource)
         rows = (yield q.live_counts(resource=resource, threads=threads, up_to=up_to)) if threads else ()
-        known = {row.thread: (row.messages, int(row.up_to)) for row in rows}
+        known = {row.thread: (row.messages, row.up_to) for row in rows}
         return {thread: known.get(thread, (0, 0)) for thread in threads}
 
     @reads

@@ -279,7 +279,8 @@ def selected(drafts: Sequence[Draft], places: Sequence[int]) -> tuple[Draft, ...
             place = drafts[place].parent
         return None if place is None else new[place]
 
-    return tuple(replace(drafts[place], parent=above(drafts[place].parent)) for place in places)
+    chosen = ((drafts[place], above(drafts[place].parent)) for place in places)
+    return tuple(draft if draft.parent == parent else replace(draft, parent=parent) for draft, parent in chosen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,13 @@ are accepted too. The module `memolog.observer.judge` decides whether a line wit
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from functools import cached_property
-from itertools import islice
+from itertools import groupby, islice
 from typing import Final
 
+from memolog.core.cache import remembered
 from memolog.core.exact_json import JsonValue, json_texts
 from memolog.core.message import FilePart, Message, TextPart, ToolResultPart, UnknownPart, texts_of
 from memolog.text.identifiers import (
@@ -99,6 +100,51 @@ class Evidence:
         # Most lookups fail because one of the words is missing, and a set finds that fast.
         words = squeezed_text.strip(".").split(".")
         return self.words.issuperset(words) and (len(words) == 1 or squeezed_text in self.dotted_words)
+
+
+class _Joined(Evidence):
+    """Several texts as one. What was found out about each of them is not computed again."""
+
+    def __init__(self, parts: Sequence[Evidence]) -> None:
+        self._parts = parts
+
+    @cached_property
+    def literal(self) -> str:
+        return "\n".join(part.literal for part in self._parts)
+
+    @cached_property
+    def dotted_words(self) -> str:
+        return f".{'.'.join(filter(None, (part.dotted_words.strip('.') for part in self._parts)))}."
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        return frozenset[str]().union(*(part.words for part in self._parts))
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        return frozenset[str]().union(*(part.stems for part in self._parts))
+
+
+# A text of at least `_LONG` characters, such as a tool result, is analysed once for all checks. Shorter texts are analysed
+# together. The analyses of the latest `_ANALYSED` texts are cached, but not those of more than `_MAX_ANALYSED` characters.
+_LONG: Final = 4_000
+_MAX_ANALYSED: Final = 32_000
+_ANALYSED: Final = 16
+_analysed = remembered(_ANALYSED)(Evidence)
+
+
+def evidence_in(text: str) -> Evidence:
+    """Return a text as evidence, from the cache if it was analysed before."""
+    return _analysed(text) if len(text) <= _MAX_ANALYSED else Evidence(text)
+
+
+def joined(texts: Iterable[str]) -> Evidence:
+    """Return the evidence of texts in the order given, with a line end between two of them."""
+    parts: list[str] = []
+    for is_long, group in groupby(filter(None, texts), key=lambda text: len(text) >= _LONG):
+        found = list(group)
+        parts += found if is_long else ["\n".join(found)]
+    return evidence_in(parts[0] if parts else "") if len(parts) <= 1 else _Joined([evidence_in(part) for part in parts])
 
 
 def support(text: str, evidence: Evidence) -> float:

@@ -12,18 +12,19 @@ from datetime import datetime
 from functools import cache
 from typing import Final, Literal, TypeAlias, get_args
 
-from memolog.core.cache import remembered
 from memolog.core.message import Message, ToolResultPart, pairs_of
 from memolog.core.observation import CODE_METADATA, KEPT, Observation, Trust
 from memolog.core.thread import Hints
 from memolog.observer.drafts import Draft
 from memolog.observer.evidence import (
     Evidence,
+    evidence_in,
     has_word,
     is_english,
     is_found,
     is_spoken_by_user,
     is_word_of,
+    joined,
     returned_text,
     said_text,
     source_text,
@@ -191,11 +192,10 @@ def voices_of(
     """
     messages, foreign, log = tuple(messages), tuple(foreign), tuple(log)
     by_user = [*(said_text(message) for message in messages if is_spoken_by_user(message)), *said]
-    by_user += [line_text(line) for line in log if is_of_user(line)]
     others = [said_text(message) for message in messages if not is_spoken_by_user(message)]
-    others += [line_text(line) for line in log if not is_of_user(line) and not is_of_tool(line)]
     returned = [*map(returned_text, messages), *map(source_text, foreign)]
-    returned += [line_text(line) for line in log if is_of_tool(line)]
+    for line in log:
+        (by_user if is_of_user(line) else returned if is_of_tool(line) else others).append(line_text(line))
     return Voices(said=evidence_of([*by_user, *others]), returned=evidence_of(returned), by_user=evidence_of(by_user))
 
 
@@ -219,15 +219,11 @@ def is_false(line: Observation) -> bool:
     return bool(line.metadata.get("speaks_for_user") or line.metadata.get("unverified"))
 
 
-# A line and the hints of a reply are compared with the same texts, one after the other.
-_evidence = remembered(8)(Evidence)
-
-
 def evidence_of(texts: Iterable[str]) -> tuple[Evidence, ...]:
     """Return the joined texts as one `Evidence`, or an empty tuple if there is no text."""
     # Searching one joined text is much faster than searching many.
-    whole = "\n".join(filter(None, texts))
-    return (_evidence(whole),) if whole else ()
+    found = list(filter(None, texts))
+    return (joined(found),) if found else ()
 
 
 # ---------------------------------------------------------------- support by users' words
@@ -490,8 +486,8 @@ class Judge:
         is_free = self._policy == "keep" or observation.id in self._extracted
         missing = () if is_free else self._missing(observation, cited)
         is_doubtful = bool(said) and not backed
-        judged = _with_trust(observation, trust, self._voices if is_doubtful else None)
-        return _weighed(judged, missing, is_backed=backed, is_for_user=is_for_user, is_doubtful=is_doubtful)
+        trust = _trust_in(observation, trust, self._voices if is_doubtful else None)
+        return _weighed(observation, trust, missing, is_backed=backed, is_for_user=is_for_user, is_doubtful=is_doubtful)
 
     def _is_backed(self, observation: Observation, cited: Sequence[Message], said: Sequence[Message]) -> bool:
         """Return whether the cited messages of users, or their readings by the embedded observer, support a line."""
@@ -528,7 +524,7 @@ class Judge:
     def _evidence(self, message: Message, text_of: Callable[[Message], str]) -> Evidence:
         key = (message.id, message.continuation, text_of)
         if key not in self._texts:
-            self._texts[key] = Evidence(text_of(message))
+            self._texts[key] = evidence_in(text_of(message))
         return self._texts[key]
 
     def _missing(self, observation: Observation, cited: Sequence[Message]) -> tuple[str, ...]:
@@ -583,9 +579,11 @@ def judge_reflection(
             inherited = (str(name) for root in roots for name in root.metadata.get("ungrounded", ()))
             missing = tuple(dict.fromkeys((*new, *(name for name in inherited if name in observation.text))))
         is_new = bool(said) and not backed
-        judged = _with_trust(observation, lowest(root.trust for root in roots), voices if is_new else None)
+        trust = _trust_in(observation, lowest(root.trust for root in roots), voices if is_new else None)
         is_doubtful = is_new or (not backed and _stays_doubtful(observation, roots))
-        verdicts.append(_weighed(judged, missing, is_backed=backed, is_for_user=is_for_user, is_doubtful=is_doubtful))
+        verdicts.append(
+            _weighed(observation, trust, missing, is_backed=backed, is_for_user=is_for_user, is_doubtful=is_doubtful)
+        )
     return _applied(verdicts, policy)
 
 
@@ -604,12 +602,12 @@ def _claims(observation: Observation, is_for_user: bool) -> bool:
     return is_for_user or observation.priority in KEPT
 
 
-def _with_trust(observation: Observation, trust: Trust, voices: Voices | None) -> Observation:
-    """Return a line with `trust`. Pass `voices` for a doubtful line: its trust is at most "assistant", or "tool" for an echo."""
+def _trust_in(observation: Observation, trust: Trust, voices: Voices | None) -> Trust:
+    """Return `trust`. Pass `voices` for a doubtful line: its trust is at most "assistant", or "tool" for an echo."""
     if voices is None:
-        return replace(observation, trust=trust)
+        return trust
     is_of_tool = _is_echo(observation, voices) or voices.names_from_tool(observation.text)
-    return replace(observation, trust=lowest((trust, "tool" if is_of_tool else "assistant")))
+    return lowest((trust, "tool" if is_of_tool else "assistant"))
 
 
 def _is_echo(observation: Observation, voices: Voices) -> bool:
@@ -620,9 +618,15 @@ def _is_echo(observation: Observation, voices: Voices) -> bool:
 
 
 def _weighed(
-    observation: Observation, missing: Sequence[str], *, is_backed: bool, is_for_user: bool, is_doubtful: bool
+    observation: Observation,
+    trust: Trust,
+    missing: Sequence[str],
+    *,
+    is_backed: bool,
+    is_for_user: bool,
+    is_doubtful: bool,
 ) -> _Verdict:
-    """Return a line with the priority that it may have and with marks for its faults."""
+    """Return a line with this trust, with the priority that it may have and with marks for its faults."""
     speaks = is_for_user and not is_backed
     # Only a line with the support of a user's words may have the priority of a statement or of finished work.
     priority = "medium" if observation.priority in KEPT and not is_backed else observation.priority
@@ -635,7 +639,7 @@ def _weighed(
         metadata["unverified"] = True
     if priority != observation.priority:
         metadata["lowered_from"] = observation.priority
-    judged = replace(observation, priority=priority, grounded=not missing, metadata=metadata)
+    judged = replace(observation, trust=trust, priority=priority, grounded=not missing, metadata=metadata)
     found = {"ungrounded": bool(missing), "speaks_for_user": speaks, "unverified": bool(metadata.get("unverified"))}
     return judged, tuple(name for name, is_so in found.items() if is_so)
 

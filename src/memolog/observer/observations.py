@@ -224,13 +224,12 @@ _DraftT = TypeVar("_DraftT", Draft, ReflectedDraft)
 
 def _without_secrets(draft: _DraftT, redactor: Redactor) -> _DraftT:
     """Return a draft without secrets. Messages were redacted before, but a model may join the parts of a secret."""
-    return replace(
-        draft,
-        text=_meaning_once(redactor.redact(draft.text)),
-        verbatim=_redacted(draft.verbatim, redactor),
-        files=tuple(map(redactor.redact, draft.files)),
-        metadata=cast("JsonObject", redactor.value(dict(draft.metadata))),
-    )
+    text, verbatim = _meaning_once(redactor.redact(draft.text)), _redacted(draft.verbatim, redactor)
+    files = tuple(map(redactor.redact, draft.files))
+    metadata = cast("JsonObject", redactor.value(dict(draft.metadata))) if draft.metadata else draft.metadata
+    if (text, verbatim, files, metadata) == (draft.text, draft.verbatim, draft.files, draft.metadata):
+        return draft
+    return replace(draft, text=text, verbatim=verbatim, files=files, metadata=metadata)
 
 
 def _meaning_once(text: str) -> str:
@@ -302,17 +301,62 @@ def gaps_of(drafts: Sequence[ReflectedDraft], lines: Sequence[Observation]) -> G
     )
 
 
-def guarded(made: Sequence[Observation], lines: Sequence[Observation], group: NewGroup) -> Guarded:
+# Kept lines of an earlier reflection that are nearest to the new lines are shown with them, up to this share of their tokens.
+_RELATED: Final = 0.5
+
+
+def lines_to_condense(lines: Sequence[Observation]) -> tuple[tuple[Observation, ...], tuple[Observation, ...]]:
+    """Return the lines that a reflector is shown, and the lines that stay as they are, both in their order.
+
+    A 🔴 or ✅ line of an earlier reflection is condensed already and must not be dropped, so it stays unless it is among the
+    lines that share most words with the new ones. A line stays or is shown together with its parent and its nested lines.
+    """
+    families: dict[tuple[str, int], list[Observation]] = {}
+    roots: dict[tuple[str, int], tuple[str, int]] = {}
+    for line in sorted(lines, key=lambda line: line.ordinal):
+        place = line.group, line.ordinal
+        above = (line.group, line.parent or 0)
+        roots[place] = roots.get(above, place)
+        families.setdefault(roots[place], []).append(line)
+    old = [family for family in families.values() if all(line.merges and line.priority in KEPT for line in family)]
+    old_ids = {line.id for family in old for line in family}
+    new = [line for line in lines if line.id not in old_ids]
+    if not old or not new:
+        return tuple(lines), ()
+    words = [frozenset(word for line in family for word in content_words(line.text)) for family in old]
+    counts = Counter(word for several in words for word in several)
+    said = frozenset(word for line in new for word in content_words(line.text))
+    near = [sum(1 / counts[word] for word in several & said) for several in words]
+    room = _RELATED * sum(line.tokens for line in new)
+    for place in sorted(range(len(old)), key=near.__getitem__, reverse=True):
+        room -= sum(line.tokens for line in old[place])
+        if room < 0 or not near[place]:
+            break
+        old_ids.difference_update(line.id for line in old[place])
+    return (
+        tuple(line for line in lines if line.id not in old_ids),
+        tuple(line for line in lines if line.id in old_ids),
+    )
+
+
+def guarded(
+    made: Sequence[Observation],
+    lines: Sequence[Observation],
+    group: NewGroup,
+    *,
+    staying: Sequence[Observation] = (),
+) -> Guarded:
     """Return the lines of a reflection, with a copy of every 🔴 and ✅ line that they lost, and without bare lists of names.
 
-    A line of the reflection that merges only lines copied in this way is dropped.
+    A line of the reflection that merges only lines copied in this way is dropped. `staying` are lines that were not shown to the
+    reflector. They are copied too, and do not count as lost.
     """
     new = [line for line in made if not is_bare_list(line.text)]
     missing = unsaid(lines, _result_lines(new))
     missing_ids = {line.id for line in missing}
     new = [line for line in new if not line.merges or not missing_ids.issuperset(line.merges)]
     kept = list(renumbered(made, new))
-    kept += _carried(missing, group, after=len(kept))
+    kept += _carried([*missing, *staying], group, after=len(kept))
     others = [line for line in lines if line.id not in missing_ids]
     merged = {name for line in kept for name in line.merges}
     without_names = lost_lines(others, [_words(line) for line in kept])

@@ -15,7 +15,7 @@ from memolog.core.cache import remembered
 from memolog.core.message import Message
 from memolog.core.observation import KEPT
 from memolog.observer.drafts import Draft, Faults, HintsDraft, Parsed, selected
-from memolog.observer.evidence import Evidence, is_english, source_text, support
+from memolog.observer.evidence import Evidence, is_english, joined, source_text, support
 from memolog.observer.extractive.observer import observe
 from memolog.observer.judge import line_text
 from memolog.observer.prompt import ObserveInput, Prompt
@@ -85,7 +85,7 @@ def checked(parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, cou
     faults = Faults(parsed.faults)
     if faults.has_fatal:
         return parsed
-    said = Evidence("\n".join(map(source_text, given.messages)))
+    said = joined(map(source_text, given.messages))
     echoes = _Echoes(prompt, said)
     hints = _checked_hints(parsed.hints, given, echoes, faults)
     if parsed.nothing:
@@ -260,23 +260,25 @@ def _words_of(text: str) -> tuple[frozenset[str], frozenset[str]]:
 
 def _days_by_line(parsed: Parsed, given: ObserveInput) -> list[frozenset[date | None]]:
     """Return for each line of a reply the days on which the log has nearly the same line with the same numbers."""
-    log = [(line, *_words_of(line.text)) for line in given.lines if line.state == "active"]
+    drafts = [_words_of(draft.text) for draft in parsed.observations]
     by_word: dict[str, list[int]] = {}
-    for place, (_, words, _) in enumerate(log):
-        for word in words or ("",):
-            by_word.setdefault(word, []).append(place)
-    days: list[frozenset[date | None]] = []
-    for words, numbers in (_words_of(draft.text) for draft in parsed.observations):
+    for place, (words, _) in enumerate(drafts):
         # If a line of the log is alike, it has at least one of so many words of this line.
-        some = sorted(words)[: len(words) - ceil(_ALIKE * len(words)) + 1] or ("",)
-        near = (log[place] for place in {place for word in some for place in by_word.get(word, ())})
-        alike = (
-            said_in_zone(line, given.zone)
-            for line, others, of_line in near
-            if of_line == numbers and len(words & others) >= _ALIKE * len(words | others)
-        )
-        days.append(frozenset(said and said.date() for said in alike))
-    return days
+        for word in sorted(words)[: len(words) - ceil(_ALIKE * len(words)) + 1] or ("",):
+            by_word.setdefault(word, []).append(place)
+    telling = frozenset(by_word)
+    days: list[set[date | None]] = [set() for _ in drafts]
+    for line in given.lines:
+        others, of_line = _words_of(line.text)
+        # The empty word stands for a line without words.
+        for place in {place for word in telling & (others or {""}) for place in by_word[word]}:
+            words, numbers = drafts[place]
+            if line.state != "active" or of_line != numbers:
+                continue
+            if len(words & others) >= _ALIKE * len(words | others):
+                said = said_in_zone(line, given.zone)
+                days[place].add(said and said.date())
+    return [frozenset(found) for found in days]
 
 
 # ---------------------------------------------------------------- covered statements

@@ -11,6 +11,7 @@ from datetime import tzinfo
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from memolog.core.cache import Cache
 from memolog.core.config import Config
 from memolog.core.deadline import offload
 from memolog.core.document import Proposal
@@ -55,6 +56,7 @@ from memolog.observer.observations import (
     archived,
     draft_hints,
     guarded,
+    lines_to_condense,
     observations_from,
     reflected_hints,
     reflections_from,
@@ -165,6 +167,10 @@ _ANSWERED: Final = 6
 """This many messages before a span are passed to the observer, because the first messages of the span may answer them."""
 # The second answer of a reflector adds details that the first one lost. It may exceed the target by a tenth of `reflect_at`.
 _LOST_SHARE: Final = 10
+# The most logs for which the executor remembers that it has reported a fault of the reflector.
+_UNCONDENSED: Final = 1_000
+# Lines that are merged need up to a fifth more tokens than before, for the words that join them and the names of threads.
+_JOINED: Final = 1.2
 _FIRST: Final = "personal"
 """The template that the observer starts from if there is no working memory yet."""
 
@@ -209,6 +215,8 @@ class RunExecutor:
         self._extractors = extractors or Extractors()
         # Resources whose spent budget was reported, so that it is not reported again at every run.
         self._over_budget: set[str] = set()
+        # The reported fault of each log that the reflector could not condense. "" after the reflector has condensed it.
+        self._uncondensed = Cache[int, str](_UNCONDENSED)
 
     async def execute(
         self, resource: str, thread: str, claims: Sequence[RunClaim], config: Config
@@ -230,11 +238,14 @@ class RunExecutor:
     async def _with_fallback(
         self, found: Sequence[tuple[RunClaim, StoredRun]], ask: ModelCalls
     ) -> tuple[RunOutcome, ...]:
-        observer = self._reflector if found[0][1].run.kind == "reflect" else self._observer
+        work = found[0][1]
+        observer = self._reflector if work.run.kind == "reflect" else self._observer
         problems: tuple[Problem, ...] = ()
         try:
             outcomes = await self._outcomes(found, observer, ask)
             self._over_budget.discard(ask.resource)
+            if work.run.kind == "reflect":
+                self._uncondensed.put(work.log_pk, "")
         except BudgetSpent as spent:
             if ask.config.over_budget == "wait":
                 raise RunFault(str(spent)) from spent
@@ -245,17 +256,19 @@ class RunExecutor:
             outcomes = [replace(outcome, faults=(*outcome.faults, "over_budget")) for outcome in outcomes]
         except RunFault as fault:
             is_full = fault.cause == "incompressible" and observer is not self._embedded
-            if not is_full and not _is_stuck(found[0][1], fault):
+            if not is_full and not _is_stuck(work, fault):
                 raise
             # Without a model the embedded reflector is always used, so it is not named.
             other = "" if isinstance(observer, EmbeddedObserver) else " The embedded reflector is used."
             error = f"{str(fault).rstrip('.')}.{other}"
-            problems = (Problem(what="condensing the log", error=error),)
             try:
                 outcomes = await self._outcomes(found, self._embedded, ask)
             except RunFault as another:
                 raise (another if another.cause == "incompressible" else fault) from another
             outcomes = [replace(outcome, faults=(*outcome.faults, "stood_in")) for outcome in outcomes]
+            if error != self._uncondensed.get(work.log_pk):
+                problems = (Problem(what="condensing the log", error=error),)
+                self._uncondensed.put(work.log_pk, error)
         # The usage of all calls is stored with the first run.
         first = outcomes[0]
         result = replace(first.result, usage=ask.usage) if first.result else None
@@ -525,13 +538,18 @@ class RunExecutor:
         if not lines:
             raise RunFault("the log has no lines to condense", is_final=True)
         size = sum(line.tokens for line in lines)
-        # The target is not smaller than the lines that must not be dropped.
-        target = max(config.reflection_target_for(size), sum(line.tokens for line in lines if line.priority in KEPT))
-        threads = dict.fromkeys(source.thread for line in lines for source in line.sources)
+        # The embedded reflector reads all lines, because it costs no tokens, and needs no room for other words.
+        is_embedded = isinstance(observer, EmbeddedObserver)
+        shown, staying = (lines, ()) if is_embedded else lines_to_condense(lines)
+        shown_size = sum(line.tokens for line in shown)
+        # The target has room for the lines that must not be dropped and for the words that join them.
+        needed = sum(line.tokens for line in shown if line.priority in KEPT)
+        target = max(config.reflection_target_for(shown_size), needed if is_embedded else round(needed * _JOINED))
+        threads = dict.fromkeys(source.thread for line in shown for source in line.sources)
         aliases = await self._aliases(resource, work.log_pk, threads)
         hints = await self._hints_before(resource, work)
         given = ReflectInput(
-            observations=lines,
+            observations=shown,
             target_tokens=target,
             hints=hints.get(str(work.run.inputs.get("thread")), Hints()),
             mode=config.mode,
@@ -542,14 +560,15 @@ class RunExecutor:
             thread_hints={} if "thread" in work.run.inputs else hints,
         )
         try:
-            answer = await observer.reflect(given, ask, size=size, most=target + config.reflect_at // _LOST_SHARE)
+            most = target + config.reflect_at // _LOST_SHARE
+            answer = await observer.reflect(given, ask, size=shown_size, most=most)
         except RunFault as fault:
             if fault.cause != "incompressible" or observer is not self._embedded:
                 raise
             # The lines cannot be condensed further. Those that do not fit in the log are archived.
             answer = Reflected(parsed=ParsedReflection(), version="archive")
         # Comparing many lines takes long, so a worker thread does it.
-        group, kept, faults = await asyncio.to_thread(self._kept, given, answer, config)
+        group, kept, faults = await asyncio.to_thread(self._kept, given, staying, answer, config)
         length = sum(observation.tokens for observation in kept.observations)
         if not 0 < length < size:
             raise RunFault(
@@ -575,15 +594,17 @@ class RunExecutor:
             faults=(*faults, *wrong),
         )
 
-    def _kept(self, given: ReflectInput, answer: Reflected, config: Config) -> tuple[str, Guarded, tuple[str, ...]]:
+    def _kept(
+        self, given: ReflectInput, staying: Sequence[Observation], answer: Reflected, config: Config
+    ) -> tuple[str, Guarded, tuple[str, ...]]:
         """Return the id of the new group, its lines after the loss guard and the archive, and the faults."""
         parsed, lines = answer.parsed, given.observations
         group = self._new_group(redactor_for(config))
         if not parsed.lines:
-            return group.id, archived(unchanged(lines, group), config.reflect_at, group), ()
+            return group.id, archived(unchanged([*lines, *staying], group), config.reflect_at, group), ()
         drafted = reflections_from(parsed, lines, group, given.aliases)
         judged = judge_reflection(drafted, lines, policy=config.grounding)
-        kept = guarded(judged.observations, lines, group)
+        kept = guarded(judged.observations, lines, group, staying=staying)
         faults = (
             *parsed.faults.kinds,
             *judged.faults,

@@ -114,6 +114,8 @@ def numbered(messages: Sequence[Message], zone: tzinfo | None = None, first: int
 
 
 # Encoded files and encrypted data: a `data:` URL, or at least 1,000 characters without a space, which no prose has.
+# A blob is part of a word of at least this many characters.
+_SHORTEST_BLOB: Final = 64
 _BLOB: Final = re.compile(
     r"data:[\w.+/-]{1,100}(?:;[\w=.-]{1,60}){0,4};base64,[A-Za-z0-9+/=_-]{64,}+|(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{1000,}+=*+"
 )
@@ -150,7 +152,8 @@ class PartWriter:
 def _as_shown(given: tuple[Redactor, str]) -> str:
     redactor, text = given
     text = redactor.redact(clean(text))
-    text = _BLOB.sub(lambda hit: f"[data: {len(hit[0]):,} characters left out]", text)
+    if any(len(word) >= _SHORTEST_BLOB for word in text.split()):
+        text = _BLOB.sub(lambda hit: f"[data: {len(hit[0]):,} characters left out]", text)
     return quoted(escape(text)).strip("\n")
 
 

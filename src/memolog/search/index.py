@@ -7,16 +7,16 @@ read, so that two processes do not index the same rows twice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from memolog.core.exact_json import loads, unpack
 from memolog.core.message import LONGEST_SPEAKER, parts_from_json
 from memolog.core.progress import is_heard, report
 from memolog.core.reports import Forgotten
-from memolog.db.engine import Calls
+from memolog.db.engine import Calls, Engine
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import check_ids, chunks
 from memolog.search.analysis import Analysed, Redact, analyse, kind_of, text_of_parts, text_of_task
@@ -26,36 +26,77 @@ from memolog.text.words import folded, grams, normal, words_of
 reindex_queries = load_queries("search/reindex")
 q = load_queries("search/search")
 Values: TypeAlias = dict[str, Any]
+P = ParamSpec("P")
+T = TypeVar("T")
 # The maximum rows of one batch, so that other writers wait only for a short time.
-_BATCH = 128
+_BATCH = 64
+# The cost of indexing a row is about that of this many characters, plus the characters of its text.
+_ROW_COST = 400
 # The maximum words or messages in one query, and the approximate maximum of terms.
 _WORDS_A_QUERY = 512
 _TERMS_A_QUERY = 20_000
-# A batch with more characters takes some milliseconds, so it is analysed and written in a worker thread.
+# A batch that costs more takes some milliseconds, so it is written in a worker thread.
+_BRIEF_COST = 4_000
+# A row with more characters is analysed in a worker thread.
 _LONG = 20_000
+# The analysis of a batch lets other tasks of the event loop run after rows of this cost, which takes one or two milliseconds.
+_SLICE_COST = 5_000
 _FOUND_OBSERVATIONS = frozenset({"active", "superseded", "dropped"})
 
 
 class Indexing(Calls):
     """Brings the index of a resource up to date."""
 
-    async def catch_up(self, resource: str, redact: Redact) -> None:
-        """Index all new and changed rows."""
-        check_ids(resource=resource)
-        total = await self._count(resource) if is_heard() else None
-        while rows := await self.engine.read(lambda: _reading_waiting(resource)):
-            is_long = rows.is_long
-            found = await asyncio.to_thread(_analysed, rows, redact) if is_long else _analysed(rows, redact)
-            await self.engine.write(
-                lambda found=found: _writing(resource, *found), name="search.index", brief=not is_long
-            )
-            if total is not None:
-                left = await self._count(resource)
-                report("rows", max(0, total - left), max(total, left))
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.callers = 0
+        """The number of running calls of `catch_up`. Background indexing waits for them, so that no row is analysed twice."""
 
-    async def _count(self, resource: str) -> int:
+    async def catch_up(self, resource: str, redact: Redact, *, most: int | None = None) -> int:
+        """Index new and changed rows, all of them or as many as may cost `most` characters. Return the cost of these rows."""
+        check_ids(resource=resource)
+        total = await self.count(resource) if is_heard() else None
+        cost = 0
+        self.callers += 1
+        try:
+            while (most is None or cost < most) and (batch := await self.index_batch(resource, redact)) is not None:
+                cost += batch.cost
+                if total is not None:
+                    left = await self.count(resource)
+                    report("rows", max(0, total - left), max(total, left))
+        finally:
+            self.callers -= 1
+        return cost
+
+    async def index_batch(self, resource: str, redact: Redact, *, rows: int = _BATCH) -> IndexedBatch | None:
+        """Index at most this many rows of each kind. Return None if no row waits."""
+        unread = await self.engine.read(lambda: _reading_waiting(resource, rows))
+        if not unread:
+            return None
+        analysed = await _analysed(unread, redact)
+        cost = unread.characters + _ROW_COST * unread.rows
+        added = await self.engine.write(
+            lambda: _writing(resource, *analysed), name="search.index", brief=cost <= _BRIEF_COST
+        )
+        return IndexedBatch(cost=cost, added=added)
+
+    async def count(self, resource: str) -> int:
         """Return the number of rows that are not indexed yet."""
         return (await self.engine.fetch(q.count_waiting(resource=resource), tuple[int]))[0][0]
+
+    async def next_waiting(self, after: str) -> str | None:
+        """Return the first resource after `after` that has rows to index, in the order of the database. None if there is none."""
+        rows = await self.engine.fetch(q.next_waiting(after=after), tuple[str | None])
+        return rows[0][0]
+
+
+class IndexedBatch(NamedTuple):
+    """A batch of rows that was written to the index."""
+
+    cost: int
+    """The characters of the rows, and an amount for each row."""
+    added: bool
+    """False if other processes have indexed all of these rows meanwhile."""
 
 
 def reading_scope(resource: str) -> Script[int | None]:
@@ -147,28 +188,37 @@ class _Unread:
         return bool(self.threads or self.messages or self.observations or self.tasks)
 
     @property
-    def is_long(self) -> bool:
-        """Return whether the rows have so much text that a worker thread should analyse it."""
+    def rows(self) -> int:
+        """Return the number of rows."""
+        said = sum(len(stretch.found) for stretch in self.threads)
+        return said + len(self.messages) + len(self.observations) + len(self.tasks)
+
+    @property
+    def characters(self) -> int:
+        """Return the number of characters of the rows."""
         rows = chain(*(stretch.found for stretch in self.threads), self.messages, self.observations, self.tasks)
-        return sum(len(cell) for row in rows for cell in row if isinstance(cell, str)) > _LONG
+        return sum(map(_characters, rows))
 
 
-def _reading_waiting(resource: str) -> Script[_Unread]:
+def _characters(row: Row) -> int:
+    return sum(len(cell) for cell in row if isinstance(cell, str))
+
+
+def _reading_waiting(resource: str, limit: int) -> Script[_Unread]:
     waiting = (yield q.any_behind(resource=resource))[0]
-    threads = (yield from _reading_threads(resource)) if waiting.behind else ()
+    threads = (yield from _reading_threads(resource, limit)) if waiting.behind else ()
     if not waiting.queued:
         return _Unread(threads=threads)
-    messages = yield q.messages_queued(resource=resource, limit=_BATCH)
-    observations = yield q.observations_queued(resource=resource, limit=_BATCH)
-    tasks = yield q.tasks_queued(resource=resource, limit=_BATCH)
+    messages = yield q.messages_queued(resource=resource, limit=limit)
+    observations = yield q.observations_queued(resource=resource, limit=limit)
+    tasks = yield q.tasks_queued(resource=resource, limit=limit)
     labels = yield q.labels_of(tasks=[row.pk for row in tasks])
     return _Unread(threads=threads, messages=messages, observations=observations, tasks=tasks, labels=labels)
 
 
-def _reading_threads(resource: str) -> Script[Sequence[_Stretch]]:
+def _reading_threads(resource: str, left: int) -> Script[Sequence[_Stretch]]:
     found: list[_Stretch] = []
-    left = _BATCH
-    for thread in (yield q.threads_behind(resource=resource, limit=_BATCH)):
+    for thread in (yield q.threads_behind(resource=resource, limit=left)):
         indexed, last = thread.indexed_seq, thread.last_seq
         rows: Sequence[Row] = ()
         if indexed < last and left > 0:
@@ -182,17 +232,37 @@ def _reading_threads(resource: str) -> Script[Sequence[_Stretch]]:
     return found
 
 
-def _analysed(unread: _Unread, redact: Redact) -> tuple[list[_Stretch], Sequence[_Changed]]:
+async def _analysed(unread: _Unread, redact: Redact) -> tuple[list[_Stretch], Sequence[_Changed]]:
+    soon = _Slices()
     stretches = [
-        stretch._replace(found=[document for row in stretch.found if (document := _message(row, redact))])
+        stretch._replace(found=[found for row in stretch.found if (found := await soon.call(_message, row, redact))])
         for stretch in unread.threads
     ]
     changed = (
-        *(_changed_message(row, redact) for row in unread.messages),
-        *(_changed_observation(row, redact) for row in unread.observations),
-        *(_changed_task(row, unread.labels, redact) for row in unread.tasks),
+        *[await soon.call(_changed_message, row, redact) for row in unread.messages],
+        *[await soon.call(_changed_observation, row, redact) for row in unread.observations],
+        *[await soon.call(_changed_task, row, redact, unread.labels) for row in unread.tasks],
     )
     return stretches, changed
+
+
+class _Slices:
+    """Analyses many rows one after the other, and lets other tasks of the event loop run in between."""
+
+    def __init__(self) -> None:
+        self._cost = 0
+
+    async def call(self, analyse_row: Callable[Concatenate[Row, P], T], row: Row, *args: P.args, **more: P.kwargs) -> T:
+        characters = _characters(row)
+        # A single long row takes a worker thread, because it cannot be divided.
+        if characters > _LONG:
+            return await asyncio.to_thread(analyse_row, row, *args, **more)
+        found = analyse_row(row, *args, **more)
+        self._cost += characters + _ROW_COST
+        if self._cost > _SLICE_COST:
+            self._cost = 0
+            await asyncio.sleep(0)
+        return found
 
 
 def _message(row: Row, redact: Redact) -> _Document | None:
@@ -248,7 +318,7 @@ def _changed_observation(row: Row, redact: Redact) -> _Changed:
     return _changed_other(OBSERVATION, row, (), text, source=source, thread_pk=row.thread_pk, at=row.at)
 
 
-def _changed_task(row: Row, labels: Iterable[Row], redact: Redact) -> _Changed:
+def _changed_task(row: Row, redact: Redact, labels: Iterable[Row]) -> _Changed:
     packed = _labels(labels, row.pk)
     named = [unpack(label) or "" for label in packed]
     text = text_of_task(unpack(row.title) or "", unpack(row.description) or "", unpack(row.summary), named)
@@ -278,15 +348,19 @@ def _labels(labels: Iterable[Row], pk: int) -> tuple[str, ...]:
     return tuple(row.label for row in labels if row.task_pk == pk)
 
 
-def _writing(resource: str, stretches: Iterable[_Stretch], changed: Iterable[_Changed]) -> Script[None]:
+def _writing(resource: str, stretches: Iterable[_Stretch], changed: Iterable[_Changed]) -> Script[bool]:
+    """Write a batch. Return whether any of its rows still waited."""
+    is_new = False
     scope_pk = yield from taking_index(resource)
     documents: list[_Document] = []
     for stretch in stretches:
         claimed = yield q.claim_thread(thread_pk=stretch.thread_pk, from_seq=stretch.from_seq, up_to=stretch.up_to)
         if claimed:
+            is_new = True
             documents += stretch.found
             yield q.thread_is_indexed(thread_pk=stretch.thread_pk)
     for one in (yield from _claiming(resource, changed)):
+        is_new = True
         yield q.remove_docs(first=one.first, last=one.last)
         documents += [one.document] if one.document else []
     documents = yield from _unchanged(documents)
@@ -294,6 +368,7 @@ def _writing(resource: str, stretches: Iterable[_Stretch], changed: Iterable[_Ch
         for some in _in_parts(documents):
             yield q.add_doc.many([_scoped(document.values, scope_pk) for document in some])
         yield from _writing_words(scope_pk, documents)
+    return is_new
 
 
 def _in_parts(documents: Sequence[_Document]) -> Iterator[Sequence[_Document]]:

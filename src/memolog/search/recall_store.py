@@ -15,8 +15,8 @@ from memolog.core.observation import Span
 from memolog.db.engine import Calls, reads
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import message_from_row
-from memolog.db.scope import FIRST, LAST, check_ids, check_limit, check_optional_ids, chunks
-from memolog.errors import InputError, MessageNotFound, NotFound, ThreadNotFound
+from memolog.db.scope import FIRST, LAST, check_ids, check_limit, check_optional_ids, chunks, no_thread
+from memolog.errors import InputError, MessageNotFound, NotFound
 
 q = load_queries("search/recall")
 messages = load_queries("messages/messages")
@@ -127,7 +127,7 @@ def _finding(resource: str, reference: Reference, thread: str | None, *, shared:
     if thread is not None:
         named = yield from _thread_if_any(resource, thread, shared=shared)
         if named is None:
-            raise ThreadNotFound(thread)
+            raise (yield from no_thread(resource, thread))
     if isinstance(reference, int):
         place: Place | None = _numbered(reference, None, named, alone=alone)
     elif isinstance(reference, Span):

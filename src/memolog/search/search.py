@@ -45,6 +45,9 @@ _LONG_CHARACTERS = 20_000
 _READ_AT_ONCE = 64
 # If other processes write all the time, the index is updated at most this many times before it is searched as it is.
 _MOST_TRIES = 4
+# The cost in characters (`Indexing.catch_up`) of the rows that a search indexes before it answers: about a thousand short
+# messages, in less than half a second. If more rows wait, the answer is incomplete and says so.
+_MOST_INDEXED = 600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +105,7 @@ async def search_memory(
         left_out=(*found.left_out, *unread),
         relaxed=relaxed if scored else (),
         behind=found.behind,
+        unindexed=found.unindexed,
     )
 
 
@@ -131,15 +135,18 @@ def _of_fact(fact: Fact, rank: int, marker: Marker) -> SearchResult:
 
 async def _found(store: "Store", config: Config, resource: str, query: Query, *, explain: bool) -> SearchHits:
     tries = 0 if config.read_only else _MOST_TRIES
+    left = _MOST_INDEXED
     for _ in range(tries):
         found = await store.searching.search(resource, query, explain=explain, only_if_whole=True)
         if found.is_whole:
             return found
         try:
-            await store.indexing.catch_up(resource, for_the_index(config))
+            left -= await store.indexing.catch_up(resource, for_the_index(config), most=left)
         except StoreError as error:
             # The search continues with the index as it is. `behind` in the answer says that messages are missing.
             _log.info("the search index cannot be updated: %s", error)
+            break
+        if left <= 0:
             break
     return await store.searching.search(resource, query, explain=explain)
 

@@ -76,6 +76,8 @@ class SearchHits:
     """The words that do not occur and were replaced by similar words."""
     behind: int = 0
     """The number of threads with messages that are not indexed yet."""
+    unindexed: int = 0
+    """The number of messages, observations and tasks that are not indexed yet."""
     is_whole: bool = True
     """Whether everything is indexed."""
 
@@ -96,8 +98,9 @@ class Searching(Calls):
         found = yield from _searching(resource, query, explain=explain)
         if not any(waiting[0]):
             return found
-        rows = yield q.count_behind(resource=resource)
-        return replace(found, behind=rows[0].threads, is_whole=False)
+        threads = yield q.count_behind(resource=resource)
+        rows = yield q.count_waiting(resource=resource)
+        return replace(found, behind=threads[0].threads, unindexed=rows[0].waiting, is_whole=False)
 
     @reads
     def rows(self, resource: str, keys: Sequence[int]) -> Script[dict[int, Row]]:

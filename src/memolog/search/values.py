@@ -65,8 +65,12 @@ class SearchAnswer:
     """The words that were replaced by similar words because they do not occur, and the quoted phrases of a question that were not
     found."""
     behind: int = 0
-    """The number of threads with messages that are not indexed yet. A search updates the index first, so this is 0 unless the
-    memory is read-only, the database cannot be written, or other processes write at the same time."""
+    """The number of threads with messages that are not indexed yet. A search updates the index first, so this is 0 unless very
+    much waits to be indexed, as after an import, the memory is read-only, the database cannot be written, or other processes
+    write at the same time."""
+    unindexed: int = 0
+    """The number of messages, observations and tasks that were not searched, because they are not indexed yet.
+    `Resource.index` indexes them at once. A process with write access indexes them in the background."""
 
     def _repr_html_(self) -> str:
         return html_items(self.results, note=f"{len(self.results)} of {self.total}")

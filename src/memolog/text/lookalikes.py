@@ -134,7 +134,12 @@ def escape_tags(text: str) -> str:
             return f"&amp;{hit[0][1:]}" if _is_named(hit, hit[4], hit[5]) else hit[0]
         return _entity(hit[1]) if _opens_tag(hit) else hit[0]
 
-    return _OPENED.sub(swap, text)
+    return _OPENED.sub(swap, text) if _may_open(text) else text
+
+
+def _may_open(text: str) -> bool:
+    """Return False if a text has no character with which `_OPENED` begins. Most texts have none, and this is fast to find."""
+    return not text.isascii() or "<" in text or "&" in text
 
 
 def close_tags(text: str) -> str:

@@ -113,7 +113,8 @@ def learn(calibration: Calibration, counted: int, reported: int) -> Calibration:
 def calibrated(factor: float, tokens: int) -> int:
     """Return the number of tokens that the provider will probably report, rounded up, if Memolog counts `tokens` tokens."""
     # The product is rounded first, so that an error of floating-point arithmetic does not add a token.
-    return math.ceil(round(max(tokens, 0) * _usable(factor), 6))
+    usable = factor if _MIN_RATIO <= factor <= _MAX_RATIO else _usable(factor)
+    return math.ceil(round(max(tokens, 0) * usable, 6))
 
 
 def _usable(factor: float) -> float:

@@ -650,6 +650,9 @@ async def _search_messages(tools: Toolset, action: Search) -> dict[str, Any]:
     answer: dict[str, Any] = {"results": shown, "total": found.total}
     if found.relaxed:
         answer["not_found_as_written"] = list(found.relaxed)[:_MOST_RELAXED]
+    if found.unindexed:
+        entries = "1 entry is" if found.unindexed == 1 else f"{found.unindexed:,} entries are"
+        answer["incomplete"] = f"{entries} not indexed yet, so results may be missing. Search again later."
     if not shown:
         quoted = "leave out the quotes, or " if '"' in action.query else ""
         answer["hint"] = f"Nothing was found. To find more, {quoted}try other words, or a part of a name with *."

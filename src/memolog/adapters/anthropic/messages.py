@@ -165,7 +165,7 @@ def _said(context: Context) -> list[Json]:
     """
     messages: list[Json] = []
     last: Any = None
-    given = context.messages
+    given = tuple(message.filled for message in context.messages)
     for said, following in zip(given, (*given[1:], None), strict=True):
         if said.role == "assistant" and said.is_empty and (following is None or following.seq != said.seq):
             # A message of the model must not end with its thinking.

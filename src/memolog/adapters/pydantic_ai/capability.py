@@ -334,7 +334,7 @@ def _with_context(request: ModelRequestContext, context: Context) -> ModelReques
 
 def _messages(request: ModelRequestContext, context: Context) -> list[ModelMessage]:
     given = request.messages
-    said = _with_joined_prompts(to_model_messages(context.messages))
+    said = _with_joined_prompts(to_model_messages([message.filled for message in context.messages]))
     if said and isinstance(said[-1], ModelRequest):
         _add_parts(said, [part for one in given[-1:] for part in one.parts if _is_passing(part)])
     else:
@@ -355,11 +355,18 @@ def _not_shown(given: Sequence[ModelMessage], said: Sequence[ModelMessage]) -> M
 
 
 def _with_joined_prompts(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """Return the messages with consecutive prompts joined, because many servers refuse two user messages in a row."""
+    """Return the messages with consecutive prompts joined, because many servers refuse two user messages in a row.
+
+    Consecutive answers, which concurrent turns make, are joined too if they are only text.
+    """
     made: list[ModelMessage] = []
     for message in messages:
         if isinstance(message, ModelResponse):
-            made.append(message)
+            last = made[-1] if made else None
+            if isinstance(last, ModelResponse) and _is_text(last) and _is_text(message):
+                made[-1] = replace(last, parts=[*last.parts, *message.parts])
+            else:
+                made.append(message)
             continue
         parts: list[ModelRequestPart] = []
         for part in message.parts:
@@ -372,6 +379,10 @@ def _with_joined_prompts(messages: Sequence[ModelMessage]) -> list[ModelMessage]
         if parts:
             made.append(replace(message, parts=parts))
     return made
+
+
+def _is_text(response: ModelResponse) -> bool:
+    return all(isinstance(part, TextPart) for part in response.parts)
 
 
 def _joined(prompt: UserPromptPart, added: str | Sequence[UserContent]) -> UserPromptPart:

@@ -174,8 +174,10 @@ def _read_alone(one: Said) -> tuple[ModelMessage, ...]:
     return _read(one, {})
 
 
+# The number of tokens of a message is not known here. It only limits the size of the cache.
+_SUPPOSED_TOKENS: Final = 500
 # Each step of an agent run converts the whole tail, so results for the same messages are cached.
-_each: Final = each_once(_read_alone)
+_each: Final = each_once(_read_alone, lambda _: _SUPPOSED_TOKENS)
 
 
 def _built(one: Said, tools: dict[str, str], *, exact: bool) -> list[Json]:

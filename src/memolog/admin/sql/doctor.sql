@@ -265,7 +265,10 @@ SELECT (SELECT COUNT(*) FROM threads t WHERE CAST(:resource AS TEXT) IS NULL OR 
     WHERE CAST(:resource AS TEXT) IS NULL OR l.resource = :resource),
   (SELECT COUNT(*) FROM tasks k WHERE CAST(:resource AS TEXT) IS NULL OR k.resource = :resource),
   (SELECT COUNT(*) FROM search_docs d JOIN search_scopes s ON s.pk = d.scope_pk
-    WHERE CAST(:resource AS TEXT) IS NULL OR s.resource = :resource)
+    WHERE CAST(:resource AS TEXT) IS NULL OR s.resource = :resource),
+  COALESCE((SELECT SUM(t.last_seq - t.indexed_seq) FROM search_behind b JOIN threads t ON t.pk = b.thread_pk
+    WHERE CAST(:resource AS TEXT) IS NULL OR b.resource = :resource), 0)
+  + (SELECT COUNT(*) FROM search_queue w WHERE CAST(:resource AS TEXT) IS NULL OR w.resource = :resource)
 
 -- unindexed --
 -- Messages before `indexed_seq` that are not in the index. The caller skips those without words.

@@ -281,7 +281,7 @@ VALUES (:id, (SELECT pk FROM logs WHERE resource = :resource AND id = :log), :ha
 
 -- generation_select --
 SELECT g.log_pk, g.number, l.id, g.number, g.kind, r.id, g.created_at, g.restored_from, g.tokens_before, g.tokens_after, g.dropped,
-  g.working_memory
+  g.working_memory, g.cause
 FROM generations g JOIN logs l ON l.pk = g.log_pk LEFT JOIN runs r ON r.pk = g.run_pk
 
 -- generation_page --
@@ -291,9 +291,10 @@ FROM generations g JOIN logs l ON l.pk = g.log_pk LEFT JOIN runs r ON r.pk = g.r
 {generation_select} WHERE l.resource = :resource AND l.id = :log AND g.number = :number
 
 -- generation_add --
-INSERT INTO generations (log_pk, number, kind, run_pk, created_at, restored_from, tokens_before, tokens_after, dropped, working_memory)
+INSERT INTO generations (log_pk, number, kind, run_pk, created_at, restored_from, tokens_before, tokens_after, dropped, working_memory,
+  cause)
 VALUES ((SELECT pk FROM logs WHERE resource = :resource AND id = :log), :number, :of, (SELECT pk FROM runs WHERE id = :run),
-  :created_at, :restored_from, :tokens_before, :tokens_after, :dropped, :working_memory)
+  :created_at, :restored_from, :tokens_before, :tokens_after, :dropped, :working_memory, :cause)
 
 -- entry_select --
 SELECT e.log_pk, e.generation, e.position, l.id, e.generation, e.position, g.id, e.added_at

@@ -11,6 +11,8 @@ from memolog.core.exact_json import encode
 from memolog.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import RenderableType
 
     from memolog.core.reports import ImportReport
@@ -103,7 +105,19 @@ async def import_(
         tried = await import_into(":memory:", dry_run=True) if is_missing(call.address) else None
         is_done = tried is not None and (dry_run or tried.has_changed_nothing)
         report = tried if tried and is_done else await import_into(call.address, dry_run=dry_run)
+    if not (report.dry_run or report.has_changed_nothing):
+        with call.progress("indexing", "Everything is imported. The next search indexes more."):
+            await _index(call, report.resources)
     return Answer(data=report, show=lambda: _show_import(report))
+
+
+async def _index(call: Call, resources: "Sequence[str]") -> None:
+    """Index what was imported, because this process ends before it could do so in the background."""
+    from memolog.memory import Memory
+
+    async with Memory(call.address, config=call.config) as memory:
+        for name in resources:
+            await memory.resource(name).index()
 
 
 def _show_import(report: "ImportReport") -> "RenderableType":

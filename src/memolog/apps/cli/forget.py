@@ -249,10 +249,17 @@ def _show_report(report: "Report", *, repair: bool, is_partial: bool) -> "Render
         [
             ("examined", ", ".join(_examined(what, n) for what, n in report.examined)),
             ("not examined", "the full-text index, because the database is opened read-only" if is_partial else None),
+            ("not indexed yet", _not_indexed(report.not_indexed)),
             *found,
             ("copy before the repair", report.copy or None),
             ("result", result),
         ]
+    )
+
+
+def _not_indexed(number: int) -> str | None:
+    return (
+        f"{counted(number, 'new or changed row')}; the next search of their resource indexes them" if number else None
     )
 
 

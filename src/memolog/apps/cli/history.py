@@ -14,9 +14,6 @@ from memolog.apps.cli.status import show_groups
 from memolog.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-    from datetime import datetime
-
     from memolog.core.observation import Generation
     from memolog.log.snapshot import GroupRow
     from memolog.messages.branches import Branch
@@ -28,15 +25,13 @@ app = typer.Typer()
 async def history(call: Call) -> Answer:
     """List the generations of the log with their cause, time and token counts."""
     made = await call.of_thread.history()
-    # A rewind has the kind "forget" in the database. It creates a branch at the same moment.
-    rewinds = {branch.created_at for branch in await call.of_thread.branches()}
     heads = (">generation", "cause!", "at!", ">tokens before?", ">tokens after?", ">lines dropped??")
     empty, title = f"{call.thread} has no log yet.", f"Generations of the log of {call.thread}"
-    return listing({"generations": made}, made, heads, lambda one: _generation(one, rewinds), empty, title=title)
+    return listing({"generations": made}, made, heads, _generation, empty, title=title)
 
 
-def _generation(made: "Generation", rewinds: "Collection[datetime]") -> tuple[str, ...]:
-    kind = "rewind" if made.kind == "forget" and made.created_at in rewinds else made.kind
+def _generation(made: "Generation") -> tuple[str, ...]:
+    kind = made.cause or made.kind
     kind += f" of {made.restored_from}" if made.restored_from is not None else ""
     tokens = f"{made.tokens_before:,}", f"{made.tokens_after:,}"
     return str(made.number), kind, when(made.created_at), *tokens, str(len(made.dropped))

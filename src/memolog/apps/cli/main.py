@@ -52,7 +52,10 @@ class Verbs(TyperGroup):
 
 
 def _behind_the_verb(words: Sequence[str], group: TyperGroup) -> list[str]:
-    """Return the words of a command line. Common options before the verb are moved behind the verb."""
+    """Return the words of a command line. Common options before the verb are moved behind the verb.
+
+    A group of commands alone prints its help.
+    """
     moved, rest = list[str](), list(words)
     while rest and rest[0].partition("=")[0] in _BEFORE:
         count = 1 if "=" in rest[0] or rest[0] in _FLAGS else 2
@@ -61,6 +64,8 @@ def _behind_the_verb(words: Sequence[str], group: TyperGroup) -> list[str]:
     while at < len(rest) and isinstance(inner, TyperGroup):
         inner = cast("Any", inner.commands.get(rest[at]))
         at += 1
+    if at == len(rest) and isinstance(inner, TyperGroup) and not moved:
+        return [*rest, "--help"]
     return [*rest[:at], *moved, *rest[at:]]
 
 
@@ -87,7 +92,6 @@ def _reported(*, as_json: bool) -> Generator[None]:
 app = typer.Typer(
     name="memolog",
     cls=Verbs,
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},

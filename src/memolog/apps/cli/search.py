@@ -39,6 +39,7 @@ async def search(
     by_thread: Annotated[bool, typer.Option("--by-thread", help="Show only the best result of each thread.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show the parts of each score.")] = False,
     ids: Annotated[bool, typer.Option("--ids", help="Show the id of each result.")] = False,
+    index: Annotated[bool, typer.Option("--index", help="Index everything first, however long it takes.")] = False,
     cursor: Cursor = None,
 ) -> Answer:
     """Search messages, observations and tasks, best first. Exit code 1: nothing found."""
@@ -46,7 +47,9 @@ async def search(
         raise InputError("The query is empty.", then="Pass the words to find.")
     await refuse_unknown(call.memory, call.resource, thread)
     sources: Any = source or None
-    with call.progress("indexing", "What is indexed stays indexed. The next search indexes the rest."):
+    with call.progress("indexing", "What is indexed stays indexed. The next search indexes more."):
+        if index:
+            await call.of_resource.index()
         found = await call.of_resource.search(
             query,
             thread=thread,
@@ -69,10 +72,12 @@ def _show_results(found: "SearchAnswer", title: str, *, ids: bool) -> "Renderabl
     if found.relaxed:
         words = f"The query was not found as written. Its parts were searched instead: {', '.join(found.relaxed)}"
         lines.append(Paragraph(styled(words, "dim")))
-    if found.behind:
-        threads = f"{counted(found.behind, 'thread')} {'has' if found.behind == 1 else 'have'}"
-        words = f"{threads} messages that are not in the index yet, and this search could not update the index."
-        lines.append(Paragraph(styled(f"{words} Search once with write access to the database.", "yellow")))
+    if found.unindexed:
+        entries = f"{counted(found.unindexed, 'entry', 'entries')} {'is' if found.unindexed == 1 else 'are'}"
+        words = f"{entries} not in the index yet and {'was' if found.unindexed == 1 else 'were'} not searched."
+        lines.append(
+            Paragraph(styled(f"{words} To index everything first, search with --index and write access.", "yellow"))
+        )
     if found.next:
         lines.append(styled(f"next page: --cursor {found.next}", "dim"))
     return Group(*lines)

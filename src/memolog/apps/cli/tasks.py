@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from memolog.tasks.calls import Tasks
     from memolog.tasks.task import Claimed, Closed, Task, TaskHit, TaskRef, TaskView
 
-app = typer.Typer(no_args_is_help=True, help="Manage tasks: work to do, what blocks it, who works on it.")
+app = typer.Typer(help="Manage tasks: work to do, what blocks it, who works on it.")
 
 TaskName = Annotated[str, typer.Argument(help="Handle (T-12 or 12) or id of the task.")]
 _Statuses = Annotated[list[str] | None, typer.Option(help="Only open, in_progress or closed; repeatable.")]

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from memolog.core.document import Document
     from memolog.working_memory.calls import WorkingMemory
 
-app = typer.Typer(
-    no_args_is_help=True, help="Manage the working memory: a small document of lasting facts, with all its versions."
-)
+app = typer.Typer(help="Manage the working memory: a small document of lasting facts, with all its versions.")
 
 _Thread = Annotated[
     str | None, typer.Option("--thread", "-t", help="Use the working memory of this thread. Default: of the resource.")

@@ -20,6 +20,7 @@ from memolog.core.message import (
     ToolCallPart,
     ToolResultPart,
     UnknownPart,
+    tool_key,
 )
 from memolog.core.own_tools import own_tool, with_own_apart
 from memolog.errors import InputError
@@ -201,17 +202,6 @@ def _said(message: Message | NewMessage) -> list[_Said]:
     return [_Said(message.role, squeezed("\n".join(texts)), message.created_at or _EPOCH)] if texts else []
 
 
-def _tool_key(part: Part) -> tuple[str, str] | None:
-    """Return the kind and the id of a tool call or tool result. None means another part."""
-    match part:
-        case ToolCallPart():
-            return "call", part.id
-        case ToolResultPart():
-            return "result", part.call_id
-        case _:
-            return None
-
-
 def _near(role: str) -> timedelta:
     return _NEAR_ANSWER if role == "assistant" else _NEAR_PROMPT
 
@@ -250,7 +240,7 @@ def reconcile(
     """
     lines = transcript.messages if transcript else ()
     ids = {row.id for row in stored}
-    tools = {_tool_key(part) for message in (*stored, *lines) for part in message.parts}
+    tools = {tool_key(part) for message in (*stored, *lines) for part in message.parts}
     reported, written = list[_Said](), list[_Said]()
     for message in (*stored, *lines):
         is_from_event = isinstance(message, Message) and message.metadata.get("source") == SOURCE
@@ -272,7 +262,7 @@ def _is_known(
     `reported` are texts that are stored from events, and `written` are the texts of all other messages.
     """
     (part,) = heard.message.parts
-    key = _tool_key(part)
+    key = tool_key(part)
     if key is not None:
         return key in tools
     ((role, text, at),) = _said(heard.message)
@@ -304,7 +294,7 @@ def _is_reported(thread: str, line: NewMessage, part: Part, ids: set[str], repor
 
     Each text in `reported` matches one line, and is then removed from the list.
     """
-    key = _tool_key(part)
+    key = tool_key(part)
     if key is not None:
         return hook_id(thread, *key) in ids
     if not isinstance(part, TextPart):

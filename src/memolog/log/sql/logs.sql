@@ -14,9 +14,10 @@ ON CONFLICT DO NOTHING
 RETURNING pk
 
 -- create_generation --
-INSERT INTO generations (log_pk, number, kind, created_at, restored_from, tokens_before, tokens_after, dropped, working_memory)
-VALUES (:log_pk, :number, :kind, :now, :restored_from, :tokens_before, :tokens_after, :dropped, :working_memory)
-RETURNING number, kind, created_at, restored_from, tokens_before, tokens_after, dropped
+INSERT INTO generations (log_pk, number, kind, created_at, restored_from, tokens_before, tokens_after, dropped, working_memory,
+  cause)
+VALUES (:log_pk, :number, :kind, :now, :restored_from, :tokens_before, :tokens_after, :dropped, :working_memory, :cause)
+RETURNING number, kind, created_at, restored_from, tokens_before, tokens_after, dropped, cause
 
 -- thread_head --
 SELECT t.pk, t.last_seq, t.current_task, t.suggested_response, t.hinted_title, t.hinted_at, t.hinted_seq, t.last_request_at,
@@ -63,9 +64,10 @@ LIMIT :limit
 
 -- unseen --
 -- The first message of each turn that no model has answered yet, in one thread or (thread_pk NULL) in all of the resource.
+-- CROSS JOIN makes SQLite begin with the few unseen messages. Otherwise it reads every thread of the resource.
 SELECT t.id AS thread, u.turn, u.first_seq, u.owner, p.beats, p.beat_at
-FROM unseen u JOIN threads t ON t.pk = u.thread_pk LEFT JOIN processes p ON p.owner = u.owner
-WHERE t.resource = :resource AND (CAST(:thread_pk AS BIGINT) IS NULL OR u.thread_pk = :thread_pk)
+FROM unseen u CROSS JOIN threads t LEFT JOIN processes p ON p.owner = u.owner
+WHERE t.pk = u.thread_pk AND t.resource = :resource AND (CAST(:thread_pk AS BIGINT) IS NULL OR u.thread_pk = :thread_pk)
 ORDER BY u.thread_pk, u.first_seq
 
 -- other_threads --
@@ -342,7 +344,8 @@ WHERE pk = :log_pk
 RETURNING next_handle
 
 -- generations --
-SELECT g.number, g.kind, g.created_at, r.id AS run, g.dropped, g.restored_from, g.tokens_before, g.tokens_after
+SELECT g.number, g.kind, g.created_at, r.id AS run, g.dropped, g.restored_from, g.tokens_before, g.tokens_after,
+  g.cause
 FROM generations g LEFT JOIN runs r ON r.pk = g.run_pk
 WHERE g.log_pk = :log_pk
 ORDER BY g.number

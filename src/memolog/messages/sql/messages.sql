@@ -52,10 +52,19 @@ ORDER BY m.seq
 LIMIT :limit
 
 -- newest_of --
--- Numbers have no gaps, so the newest rows of several threads are found without counting.
-{select_messages}
+-- Numbers have no gaps, so the newest rows of several threads are found without counting. `may_differ` says whether a row may
+-- differ from the saved message. The others need not be read if the caller has cached them.
+SELECT m.thread_pk, m.seq, m.pk, m.id,
+  CASE WHEN m.state <> 'live' OR m.level <> 0 OR m.pruned <> 0 OR m.task_pk IS NOT NULL OR m.file_tokens IS NOT NULL
+    THEN 1 ELSE 0 END AS may_differ
+FROM threads t JOIN messages m ON m.thread_pk = t.pk
 WHERE t.pk IN (:threads[]) AND m.seq > t.last_seq - :newest
-ORDER BY t.pk, m.seq
+ORDER BY m.thread_pk, m.seq
+
+-- by_keys --
+{select_messages}
+WHERE m.pk IN (:keys[])
+ORDER BY m.thread_pk, m.seq
 
 -- tail --
 -- Every row from `known` on. Of the earlier rows, only those that may differ from the saved message, because the caller has
@@ -73,10 +82,14 @@ ORDER BY m.seq DESC
 LIMIT :limit
 
 -- live_counts --
-SELECT t.id AS thread, COUNT(*) AS messages, SUM(CASE WHEN m.seq <= :up_to THEN 1 ELSE 0 END) AS up_to
-FROM threads t JOIN messages m ON m.thread_pk = t.pk
-WHERE t.resource = :resource AND t.id IN (:threads[]) AND m.state = 'live'
-GROUP BY t.id
+-- All rows less those that are not live: both are counted in indexes, so that no row is read.
+SELECT t.id AS thread,
+  (SELECT COUNT(*) FROM messages m WHERE m.thread_pk = t.pk)
+  - (SELECT COUNT(*) FROM messages m WHERE m.thread_pk = t.pk AND m.state <> 'live') AS messages,
+  (SELECT COUNT(*) FROM messages m WHERE m.thread_pk = t.pk AND m.seq <= :up_to)
+  - (SELECT COUNT(*) FROM messages m WHERE m.thread_pk = t.pk AND m.seq <= :up_to AND m.state <> 'live') AS up_to
+FROM threads t
+WHERE t.resource = :resource AND t.id IN (:threads[])
 
 -- count_said --
 SELECT COUNT(*) AS messages FROM messages WHERE thread_pk = :thread_pk AND seq > :after AND seq < :before AND state = 'live' AND own = 0

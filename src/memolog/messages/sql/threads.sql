@@ -15,6 +15,12 @@ RETURNING pk
 {select_threads}
 WHERE t.resource = :resource AND t.id = :thread
 
+-- neighbours --
+-- The ids before and after an id, in the order of the index, so that few rows are read however many threads there are.
+SELECT id FROM (SELECT id FROM threads WHERE resource = :resource AND id < :thread ORDER BY id DESC LIMIT :limit) AS before
+UNION ALL
+SELECT id FROM (SELECT id FROM threads WHERE resource = :resource AND id > :thread ORDER BY id LIMIT :limit) AS after
+
 -- list_threads --
 -- Newest activity first. A page begins after the key of a row, so that threads may be added and deleted between pages.
 {select_threads}

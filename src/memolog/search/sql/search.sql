@@ -11,9 +11,16 @@ SELECT COUNT(*) AS threads FROM search_behind WHERE resource = :resource
 
 -- count_waiting --
 -- The number of new messages and of changed rows that are not indexed yet.
-SELECT COALESCE((SELECT SUM(t.last_seq - t.indexed_seq) FROM search_behind b JOIN threads t ON t.pk = b.thread_pk
-    WHERE b.resource = :resource), 0)
+SELECT CAST(COALESCE((SELECT SUM(t.last_seq - t.indexed_seq) FROM search_behind b JOIN threads t ON t.pk = b.thread_pk
+    WHERE b.resource = :resource), 0) AS BIGINT)
   + (SELECT COUNT(*) FROM search_queue WHERE resource = :resource) AS waiting
+
+-- next_waiting --
+-- The first resource after another one that has rows to index.
+SELECT MIN(resource) AS resource FROM (
+  SELECT MIN(resource) AS resource FROM search_behind WHERE resource > :after
+  UNION ALL
+  SELECT MIN(resource) AS resource FROM search_queue WHERE resource > :after) AS waiting
 
 -- threads_behind --
 SELECT t.pk, t.indexed_seq, t.last_seq FROM search_behind b JOIN threads t ON t.pk = b.thread_pk

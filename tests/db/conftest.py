@@ -1,0 +1,9 @@
+"""A new schema for every test here, since these tests are about migrations."""
+
+import pytest
+
+
+@pytest.fixture
+def postgres_url(new_postgres_url: str) -> str:
+    """Return an address with a schema that does not exist yet."""
+    return new_postgres_url
