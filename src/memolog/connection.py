@@ -336,6 +336,8 @@ class Connection:
         if self._components is not None:
             await self._components.runner.settled()
             await self.outbox.try_now(self.config.turn_timeout)
+            if self._components.indexer is not None:
+                await self._components.indexer.settled()
             await self._components.store.engine.settled()
 
     async def _open_to_save(self) -> MemologError | None:

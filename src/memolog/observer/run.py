@@ -545,20 +545,8 @@ class RunExecutor:
         # The target has room for the lines that must not be dropped and for the words that join them.
         needed = sum(line.tokens for line in shown if line.priority in KEPT)
         target = max(config.reflection_target_for(shown_size), needed if is_embedded else round(needed * _JOINED))
-        threads = dict.fromkeys(source.thread for line in shown for source in line.sources)
-        aliases = await self._aliases(resource, work.log_pk, threads)
         hints = await self._hints_before(resource, work)
-        given = ReflectInput(
-            observations=shown,
-            target_tokens=target,
-            hints=hints.get(str(work.run.inputs.get("thread")), Hints()),
-            mode=config.mode,
-            voice=config.voice,
-            custom=config.reflection.instructions or "",
-            zone=_zone(lines),
-            aliases=aliases,
-            thread_hints={} if "thread" in work.run.inputs else hints,
-        )
+        given = await self._reflect_input(work, ask, shown, target, hints, zone=_zone(lines))
         try:
             most = target + config.reflect_at // _LOST_SHARE
             answer = await observer.reflect(given, ask, size=shown_size, most=most)
@@ -592,6 +580,30 @@ class RunExecutor:
             kind="reflect",
             thread=None,
             faults=(*faults, *wrong),
+        )
+
+    async def _reflect_input(
+        self,
+        work: StoredRun,
+        ask: ModelCalls,
+        shown: Sequence[Observation],
+        target: int,
+        hints: Mapping[str, Hints],
+        *,
+        zone: tzinfo,
+    ) -> ReflectInput:
+        config = ask.config
+        threads = dict.fromkeys(source.thread for line in shown for source in line.sources)
+        return ReflectInput(
+            observations=tuple(shown),
+            target_tokens=target,
+            hints=hints.get(str(work.run.inputs.get("thread")), Hints()),
+            mode=config.mode,
+            voice=config.voice,
+            custom=config.reflection.instructions or "",
+            zone=zone,
+            aliases=await self._aliases(ask.resource, work.log_pk, threads),
+            thread_hints={} if "thread" in work.run.inputs else hints,
         )
 
     def _kept(

@@ -21,15 +21,23 @@ _OWN = "search.index"
 
 
 class BackgroundIndexing:
-    """Indexes the rows that this process, or an earlier one, has written. `wrote` must be called after each commit."""
+    """Indexes the rows that this process, or an earlier one, has written. `wrote` must be called after each commit.
+
+    A timer waits for a pause. A task exists only while rows are indexed.
+    """
 
     def __init__(self, indexing: Indexing, redact: Redact) -> None:
         self._indexing, self._redact = indexing, redact
         self._loop = asyncio.get_running_loop()
         self._writes = 0
+        # The number of writes when the timer was set, and how often it found that more was written.
+        self._writes_then = self._busy_looks = 0
+        self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_awake = False
         self._is_closed = False
+        self._more = False
+        """Whether rows were left when the last task ended."""
 
     def wrote(self, name: str) -> None:
         """Note a commit of this process. May be called on any thread."""
@@ -40,59 +48,68 @@ class BackgroundIndexing:
             self._is_awake = True
             # A closed event loop is an error of the caller, and must not fail a write that is committed.
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._begin)
+                self._loop.call_soon_threadsafe(self._wait_for_a_pause)
 
-    def _begin(self) -> None:
-        if self._task is None and not self._is_closed:
-            self._task = asyncio.create_task(self._run(), name="memolog-index")
-            self._task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._task, self._is_awake = None, False
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # The rows stay in the queue. The next write begins again.
-            _log.info("background indexing has stopped: %s", error)
+    async def settled(self) -> None:
+        """Wait until no rows are being indexed. Rows that wait for a pause are not waited for."""
+        if self._task is not None:
+            await asyncio.wait({self._task})
 
     async def close(self) -> None:
         """Stop after the running batch."""
         self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
 
-    async def _run(self) -> None:
-        """Index until nothing waits."""
-        while True:
-            writes = self._writes
-            try:
-                is_done = await self._round()
-            except MemologError as error:
-                _log.info("the search index cannot be updated: %s", error)
-                return
-            if is_done and writes == self._writes:
-                return
+    # ------------------------------------------------------------ waiting
 
-    async def _round(self) -> bool:
-        """Wait for a pause, then index until the next write. Return whether nothing waits any more."""
-        writes = await self._pause()
+    def _wait_for_a_pause(self) -> None:
+        self._busy_looks = 0
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if not self._is_closed:
+            self._writes_then = self._writes
+            self._timer = self._loop.call_later(IDLE_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """Begin to index if nothing was written since the timer was set, or if the process has been busy for long."""
+        is_idle = self._writes == self._writes_then and not self._indexing.callers
+        self._busy_looks += 1
+        if is_idle or self._busy_looks >= BUSY_SECONDS / IDLE_SECONDS:
+            self._task = self._loop.create_task(self._index(self._writes), name="memolog-index")
+            self._task.add_done_callback(self._ended)
+        else:
+            self._set_timer()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            # The rows stay in the queue. The next write begins again.
+            log = _log.info if isinstance(error, MemologError) else _log.warning
+            log("background indexing has stopped: %s", error)
+        if error is None and self._more:
+            self._wait_for_a_pause()
+        else:
+            self._is_awake = False
+
+    # ------------------------------------------------------------ indexing
+
+    async def _index(self, writes: int) -> None:
+        """Index until nothing waits or this process writes again."""
+        self._more = True
         resource = await self._indexing.next_waiting("")
         while resource is not None:
             batch = await self._indexing.index_batch(resource, self._redact, rows=_ROWS)
-            if batch is not None and not batch.added:
-                # Another process indexes the same rows.
-                return False
-            if writes != self._writes or self._indexing.callers:
-                return False
+            # No row was added if another process indexes the same rows.
+            is_held = batch is not None and not batch.added
+            if is_held or writes != self._writes or self._indexing.callers:
+                return
             if batch is None:
                 resource = await self._indexing.next_waiting(resource)
             await asyncio.sleep(0)
-        return True
-
-    async def _pause(self) -> int:
-        """Wait until nothing was written for a while, or until the process was busy for long. Return the number of writes."""
-        for _ in range(int(BUSY_SECONDS / IDLE_SECONDS)):
-            writes = self._writes
-            await asyncio.sleep(IDLE_SECONDS)
-            if writes == self._writes and not self._indexing.callers:
-                break
-        return self._writes
+        self._more = writes != self._writes

@@ -70,6 +70,7 @@ class Indexing(Calls):
 
     async def index_batch(self, resource: str, redact: Redact, *, rows: int = _BATCH) -> IndexedBatch | None:
         """Index at most this many rows of each kind. Return None if no row waits."""
+        check_ids(resource=resource)
         unread = await self.engine.read(lambda: _reading_waiting(resource, rows))
         if not unread:
             return None
@@ -82,6 +83,7 @@ class Indexing(Calls):
 
     async def count(self, resource: str) -> int:
         """Return the number of rows that are not indexed yet."""
+        check_ids(resource=resource)
         return (await self.engine.fetch(q.count_waiting(resource=resource), tuple[int]))[0][0]
 
     async def next_waiting(self, after: str) -> str | None:
