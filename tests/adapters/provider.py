@@ -403,13 +403,15 @@ class Provider:
         return AsyncOpenAI(api_key="k", base_url="http://model.test/v1", http_client=http, max_retries=0)
 
     def _answer(self, request: Any) -> Any:
-        reply = self.script(self._keep(request))
+        body = self._keep(request)
+        reply = self.script(body)
         assert isinstance(reply, Reply)
-        return self._response(reply, is_async=False)
+        return self._response(body, reply, is_async=False)
 
     async def _answer_later(self, request: Any) -> Any:
-        reply = self.script(self._keep(request))
-        return self._response(reply if isinstance(reply, Reply) else await reply, is_async=True)
+        body = self._keep(request)
+        reply = self.script(body)
+        return self._response(body, reply if isinstance(reply, Reply) else await reply, is_async=True)
 
     def _keep(self, request: Any) -> Json:
         body: Json = json.loads(request.content)
@@ -417,8 +419,10 @@ class Provider:
         self.headers.append(dict(request.headers))
         return body
 
-    def _response(self, reply: Reply, *, is_async: bool) -> Any:
-        sent = send(self.driver, self.rules, self.bodies[-1], reply, len(self.bodies))
+    def _response(self, body: Json, reply: Reply, *, is_async: bool) -> Any:
+        # Requests may be answered at the same time, so the answer has the number of its own request.
+        number = 1 + next(place for place, one in enumerate(self.bodies) if one is body)
+        sent = send(self.driver, self.rules, body, reply, number)
         if sent.lines is None:
             return self._http.Response(sent.status, json=sent.data, headers={"retry-after-ms": "1"})
         lines = sent.lines if self.cut_after is None else sent.lines[: self.cut_after]

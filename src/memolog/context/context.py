@@ -246,6 +246,10 @@ def _has_field(part: TextPart) -> bool:
 
 def _one(first: ContextMessage, second: ContextMessage) -> ContextMessage:
     """Return two messages as one. Texts that follow each other become one text."""
+    if first.is_plain_answer and second.is_plain_answer:
+        # The notes of adapters are left out: each note describes a message of its own, and servers that refuse two answers in a
+        # row refuse an answer of several pieces too.
+        return replace(first, parts=(TextPart(text=f"{first.text}\n\n{second.text}"),))
     # A note has no speaker and no number, so these are taken from the other message.
     said = second if first.synthetic and not second.synthetic else first
     before, after = first.parts[-1] if first.parts else None, second.parts[0] if second.parts else None

@@ -268,7 +268,7 @@ def _content(said: Said) -> JsonValue:
         return parts[0].text
     is_assistant = said.role == "assistant"
     if is_assistant and not is_list and all(isinstance(part, TextPart) for part in parts):
-        # Answers that were joined. Some servers accept only a plain text from the assistant.
+        # Some servers accept only a plain text from the assistant.
         return "\n\n".join(part.text for part in cast("list[TextPart]", parts))
     return [_text(described(part)) if is_assistant and isinstance(part, FilePart) else _block(part) for part in parts]
 

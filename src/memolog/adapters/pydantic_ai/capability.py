@@ -364,7 +364,8 @@ def _with_joined_prompts(messages: Sequence[ModelMessage]) -> list[ModelMessage]
         if isinstance(message, ModelResponse):
             last = made[-1] if made else None
             if isinstance(last, ModelResponse) and _is_text(last) and _is_text(message):
-                made[-1] = replace(last, parts=[*last.parts, *message.parts])
+                texts = [cast("TextPart", part).content for part in (*last.parts, *message.parts)]
+                made[-1] = replace(last, parts=[TextPart(content="\n\n".join(texts))])
             else:
                 made.append(message)
             continue
