@@ -248,6 +248,18 @@ class Conflict(MemologError):
     retryable = True
 
 
+class TurnRunning(Conflict):
+    """Messages of a running turn would be withdrawn. `turn` has the id of the turn."""
+
+    def __init__(self, turn: str, thread: str, kept_to: int) -> None:
+        self.turn = turn
+        super().__init__(
+            f"The turn {turn} of thread {thread} is running and has messages after message {kept_to}.",
+            why="Its answer would be saved without its question.",
+            then="Wait until the turn has ended, or end it: leave its block, cancel its task, or call `turn.discard()`.",
+        )
+
+
 class DocumentConflict(Conflict):
     """Another writer changed the same parts of the working memory. `parts` has these parts, or is empty if they are unknown."""
 

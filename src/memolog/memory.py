@@ -555,12 +555,12 @@ class Thread(_Handle):
         Use it when a user edits an earlier question or wants another answer. Observations of withdrawn messages are removed from
         the log. The messages are stored as a branch: `branches` lists it, and `restore_branch` restores it. If `only_turns` is
         passed, every message after `to` must belong to an ended turn whose id begins with `only_turns`; otherwise nothing is
-        withdrawn. Returns None if nothing was withdrawn.
+        withdrawn. Returns None if nothing was withdrawn. Raises TurnRunning if a message after `to` is of a running turn.
         """
         components, again = await self._open_rewound()
-        open_turns = frozenset(self._connection.open_turns)
+        running = await self._running_turns(components)
         rewound = await components.store.branches.rewind(
-            self.resource, self.id, to, again=again, only_turns=only_turns, open_turns=open_turns
+            self.resource, self.id, to, again=again, only_turns=only_turns, running=running
         )
         return self._rewound(rewound)
 
@@ -572,11 +572,17 @@ class Thread(_Handle):
         """Restore a branch: append its messages again, after the messages that the branch and the thread have in common.
 
         Messages of the thread that the branch does not have are withdrawn and become a new branch, which is returned. Returns
-        None if there are no such messages. Raises BranchNotFound.
+        None if there are no such messages. Raises BranchNotFound, and TurnRunning if one of them is of a running turn.
         """
         components, again = await self._open_rewound()
-        rewound = await components.store.branches.restore(self.resource, self.id, branch, again=again)
+        running = await self._running_turns(components)
+        rewound = await components.store.branches.restore(self.resource, self.id, branch, again=again, running=running)
         return self._rewound(rewound)
+
+    async def _running_turns(self, components: Components) -> frozenset[str]:
+        """Return the turns that are open in this process, and those of living processes that wait for an answer."""
+        waiting = await components.store.branches.waiting(self.resource, self.id)
+        return frozenset({*self._connection.open_turns, *(row.turn for row in components.core.running(waiting))})
 
     async def _open_rewound(self) -> tuple[Components, Again]:
         components = await self._connection.open_to_write()

@@ -521,7 +521,7 @@ class SyncThread:
         Use it when a user edits an earlier question or wants another answer. Observations of withdrawn messages are removed from
         the log. The messages are stored as a branch: `branches` lists it, and `restore_branch` restores it. If `only_turns` is
         passed, every message after `to` must belong to an ended turn whose id begins with `only_turns`; otherwise nothing is
-        withdrawn. Returns None if nothing was withdrawn.
+        withdrawn. Returns None if nothing was withdrawn. Raises TurnRunning if a message after `to` is of a running turn.
         """
     def branches(self) -> tuple[Branch, ...]:
         """Return the branches of this thread, oldest first. A branch has the messages that a rewind withdrew."""
@@ -529,7 +529,7 @@ class SyncThread:
         """Restore a branch: append its messages again, after the messages that the branch and the thread have in common.
 
         Messages of the thread that the branch does not have are withdrawn and become a new branch, which is returned. Returns
-        None if there are no such messages. Raises BranchNotFound.
+        None if there are no such messages. Raises BranchNotFound, and TurnRunning if one of them is of a running turn.
         """
     def advance(self) -> None:
         """Observe, activate or reflect if this is due, as a turn does. Use it after `save`, which starts nothing."""

@@ -1,6 +1,7 @@
 """Rewind a thread to an earlier message, and return to a branch."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from memolog import (
     UserMessage,
 )
 from memolog.core.observation import Span
-from memolog.errors import BranchNotFound, MessageNotFound, ThreadNotFound
+from memolog.errors import BranchNotFound, MessageNotFound, ThreadNotFound, TurnRunning
 from memolog.events import Withdrawn
 from memolog.memory import Thread
 from memolog.testing import FakeClock
@@ -330,6 +331,50 @@ async def test_another_answer_to_a_question_in_the_log(memory: Memory) -> None:
     assert [message.text for message in first.tail] == [TALK[2][0]]
     assert second.render_without_edge().startswith(first.render_without_edge())
     assert [message.text for message in second.tail] == [TALK[2][0], "Then green.", "And the door?"]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("is_answered", [False, True])
+async def test_a_running_turn_is_not_withdrawn(
+    memory: Memory, address: str, engine_name: str, elsewhere: bool, is_answered: bool
+) -> None:
+    """A user edits a question while its answer comes: the turn must end first, so that no answer stays without its question."""
+    if elsewhere and (engine_name == "memory" or is_answered):
+        pytest.skip(
+            "a database in memory has one process, and another process knows only of turns that wait for an answer"
+        )
+    thread = await talk(memory, TALK[:2])
+    branch = await thread.rewind(to=2)
+    assert branch is not None
+    other = Memory(address, config=SMALL, clock=memory.clock) if elsewhere else nullcontext(memory)
+    async with other as editing:
+        edited = editing.thread("t1", resource="alice")
+        async with thread.turn() as turn:
+            await turn.prepare("What is in the hall?")
+            if is_answered:
+                await turn.record(AssistantMessage([ToolCallPart(id="c1", name="look")]))
+            with pytest.raises(TurnRunning, match=turn.id) as raised:
+                await edited.rewind(to=2)
+            assert raised.value.turn == turn.id
+            with pytest.raises(TurnRunning, match=turn.id):
+                await edited.restore_branch(branch.id)
+            if is_answered:
+                await turn.prepare(ToolMessage("c1", "a chair"))
+            await turn.record("A chair.")
+        assert await stored_texts(memory) == [*TALK[0], "What is in the hall?", *[""] * 2 * is_answered, "A chair."]
+        assert await edited.rewind(to=2) is not None
+    assert await stored_texts(memory) == [*TALK[0]]
+
+
+async def test_the_turn_of_a_process_that_ended_is_withdrawn(memory: Memory, clock: FakeClock) -> None:
+    """A process that was killed never ends its turn. It must not prevent a rewind for ever."""
+    thread = await talk(memory, TALK[:1])
+    store = await store_of(memory)
+    await store.messages.save("alice", "t1", [UserMessage("And now?")], turn="lost", owner="killed")
+    with pytest.raises(TurnRunning, match="lost"):
+        await thread.rewind(to=2)
+    clock.advance(minutes=5)
+    assert await thread.rewind(to=2) is not None
 
 
 async def test_restored_messages_keep_their_tasks(memory: Memory) -> None:

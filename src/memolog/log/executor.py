@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
@@ -17,6 +17,7 @@ from memolog.core.deadline import Budget, offload
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import has_many_parts
 from memolog.core.observation import Scope
+from memolog.db.queries import Row
 from memolog.errors import Conflict, LeaseLost, MemologError
 from memolog.events import Activated, Decided, Event, Recovered, RunStarted, changed_document, new_generation_event
 from memolog.log.decide import decide
@@ -222,15 +223,19 @@ class Core:
     def unseen(self, snapshot: Snapshot) -> dict[str, int]:
         """Return, by thread, the first message that a running turn has saved and no model has answered."""
         first: dict[str, int] = {}
-        for row in snapshot.unseen:
-            # The turn is open in this process, or belongs to another process that is alive.
-            is_running = row.turn in self._open_turns
-            if row.owner != self.owner:
-                limits = {"silence": _TURN_SILENCE_SECONDS, "lease": _TURN_SECONDS}
+        for row in self.running(snapshot.unseen, silence=_TURN_SILENCE_SECONDS, lease=_TURN_SECONDS):
+            first[row.thread] = min(row.first_seq, first.get(row.thread, row.first_seq))
+        return first
+
+    def running(self, rows: Iterable[Row], **limits: float) -> Iterator[Row]:
+        """Yield the rows of `unseen` whose turn is open in this process, or belongs to another process that is alive."""
+        for row in rows:
+            if row.owner == self.owner:
+                is_running = row.turn in self._open_turns
+            else:
                 is_running = self.store.processes.judge(row.owner, beat_of(row), **limits) in {"moving", "fresh"}
             if is_running:
-                first[row.thread] = min(row.first_seq, first.get(row.thread, row.first_seq))
-        return first
+                yield row
 
     async def _perform(
         self, decision: Decision, snapshot: Snapshot, config: Config, patience: float | None, hold: Hold

@@ -21,7 +21,7 @@ from memolog.db.engine import Engine, reads, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import message_from_row
 from memolog.db.scope import check_id, check_ids, check_number, reading_thread, taking_thread
-from memolog.errors import BranchNotFound, InputError, MessageNotFound
+from memolog.errors import BranchNotFound, InputError, MessageNotFound, TurnRunning
 from memolog.log.runs import storing_lines
 from memolog.log.store import hint_values
 from memolog.log.withdrawals import LogChanges, Render, WithdrawnRows, ranges, taking_logs, withdrawing_derived
@@ -85,12 +85,13 @@ class Branches(LogChanges):
         *,
         again: Again,
         only_turns: str | None = None,
-        open_turns: Container[str] = (),
+        running: Container[str] = (),
     ) -> Script[Rewound]:
         """Withdraw every message after `to`, the number or the id of the last message that stays. 0 withdraws all messages.
 
-        With `only_turns`, every message after `to` must belong to an ended turn whose id begins with `only_turns`. Otherwise
-        nothing is withdrawn. A turn has not ended while it waits for an answer or is in `open_turns`.
+        Raises TurnRunning if one of them belongs to a turn in `running`. With `only_turns`, every message after `to` must belong
+        to an ended turn whose id begins with `only_turns`. Otherwise nothing is withdrawn. A turn has not ended while it waits
+        for an answer or is in `running`.
         """
         check_ids(resource=resource, thread=thread)
         _check_target(to)
@@ -102,16 +103,19 @@ class Branches(LogChanges):
             if (yield q.unseen_after(thread_pk=thread_pk, after=kept_to)):
                 return _NOTHING
             turns = [str(row.turn or "") for row in (yield q.turns_after(thread_pk=thread_pk, after=kept_to))]
-            if not all(turn.startswith(only_turns) and turn not in open_turns for turn in turns):
+            if not all(turn.startswith(only_turns) and turn not in running for turn in turns):
                 return _NOTHING
+        yield from _refusing(thread, thread_pk, kept_to, running)
         return (yield from self._rewinding(resource, thread, thread_pk, kept_to, at, again))
 
     @writes("branches.restore")
-    def restore(self, resource: str, thread: str, branch: str, *, again: Again) -> Script[Rewound]:
+    def restore(
+        self, resource: str, thread: str, branch: str, *, again: Again, running: Container[str] = ()
+    ) -> Script[Rewound]:
         """Restore a branch: keep the first messages, which thread and branch have in common, and append the rest of the branch.
 
         The other messages of the thread are withdrawn and become a new branch. The restored branch is no longer listed. Raises
-        BranchNotFound.
+        BranchNotFound, and TurnRunning if a message that would be withdrawn belongs to a turn in `running`.
         """
         check_ids(resource=resource, thread=thread, branch=branch)
         at = self._now()
@@ -122,6 +126,7 @@ class Branches(LogChanges):
             raise BranchNotFound(branch, thread)
         seqs = list(_seqs(found[0]))
         kept_to = _shared_end(seqs, [row.seq for row in (yield q.live_seqs(thread_pk=thread_pk))])
+        yield from _refusing(thread, thread_pk, kept_to, running)
         rewound = yield from self._rewinding(resource, thread, thread_pk, kept_to, at, again)
         rows = yield from _reading_rows(resource, thread, [seq for seq in seqs if seq > kept_to])
         yield from self._appending(resource, thread, thread_pk, [row for row in rows if row.state != "forgotten"], at)
@@ -138,6 +143,13 @@ class Branches(LogChanges):
             rows = yield from _reading_rows(resource, thread, [seq for seq in _seqs(row) if seq > row.kept_to])
             found.append(_branch(row, rows))
         return tuple(found)
+
+    @reads
+    def waiting(self, resource: str, thread: str) -> Script[tuple[Row, ...]]:
+        """Return the turns of a thread that wait for an answer, each with its owner and the last beat of the owner."""
+        check_ids(resource=resource, thread=thread)
+        thread_pk = (yield from reading_thread(resource, thread)).pk
+        return tuple((yield logs.unseen(resource=resource, thread_pk=thread_pk)))
 
     @reads
     def withdrawn_since(self, resource: str, thread: str, last: int) -> Script[frozenset[int]]:
@@ -189,6 +201,13 @@ def _check_target(to: object) -> None:
         check_id("message", to)
     elif check_number("to", to, then="Pass the number or the id of the last message that stays.") < 0:
         raise InputError(f"`to` must be 0 or more, got {to}.", then="Pass 0 to withdraw every message.")
+
+
+def _refusing(thread: str, thread_pk: int, kept_to: int, running: Container[str]) -> Script[None]:
+    """Raise TurnRunning if a message after `kept_to` belongs to a running turn."""
+    for row in (yield q.turns_after(thread_pk=thread_pk, after=kept_to)):
+        if row.turn in running:
+            raise TurnRunning(row.turn, thread, kept_to)
 
 
 def _last_row(thread_pk: int, message: str) -> Script[int]:
