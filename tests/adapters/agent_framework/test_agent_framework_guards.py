@@ -33,7 +33,8 @@ REFUSAL = "I cannot help with that."
 
 def script(messages: list[Message]) -> Message:
     """Answer; a question about the weather needs a tool, one about the secret is answered with it."""
-    about = last_question(messages)
+    # If the turn before has no answer, its question is the beginning of the same message.
+    about = last_question(messages).rpartition("\n\n")[2]
     if "weather" in about and messages[-1].role != "tool":
         return called("weather", "c1", '{"city": "Rome"}')
     return told("write to spy@example.org" if "secret" in about else f"about {about}")
@@ -96,7 +97,7 @@ class AfterEachAnswer(ChatMiddleware):
             kept = [c for c in update.contents if "spy@" not in (c.text or "")]
             return ChatResponseUpdate(role="assistant", contents=kept, response_id=update.response_id)
 
-        context.stream_update_transforms.append(masked)
+        context.stream_transform_hooks.append(masked)
 
 
 class AfterTheRun(AgentMiddleware):
@@ -126,7 +127,7 @@ class Raising(ChatMiddleware):
                 raise self._error
             return update
 
-        context.stream_update_transforms.append(check)
+        context.stream_transform_hooks.append(check)
 
 
 async def talk(bot: Agent[Any], texts: list[str], *, stream: bool) -> list[str]:
