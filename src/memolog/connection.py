@@ -385,7 +385,7 @@ def overridden(config: Config, overrides: Mapping[str, object]) -> tuple[Config,
 
 def check_thread(settings: Mapping[str, object]) -> None:
     """Raise ConfigError for settings that cannot be set for a thread."""
-    check_turn(settings, None)
+    check_turn(settings, None, what="a thread")
     for name in sorted(_NOT_OF_A_THREAD & set(settings)):
         raise ConfigError(
             f"`{name}` cannot be set for a thread.",
@@ -394,8 +394,11 @@ def check_thread(settings: Mapping[str, object]) -> None:
         )
 
 
-def check_turn(settings: Mapping[str, object] | None, zone: str | None) -> None:
-    """Raise ConfigError for settings that cannot be set for a turn, and InputError for an unknown zone."""
+def check_turn(settings: Mapping[str, object] | None, zone: str | None, *, what: str = "a turn") -> None:
+    """Raise ConfigError for settings that cannot be set for a turn, and InputError for an unknown zone.
+
+    The error says that they cannot be set for `what`.
+    """
     if settings is not None and not isinstance(settings, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(
             f"`settings` must be a dict of names and values, got {type(settings).__name__}.",
@@ -407,14 +410,14 @@ def check_turn(settings: Mapping[str, object] | None, zone: str | None) -> None:
         inner = given.get(section)
         if name in given or (isinstance(inner, Mapping) and leaf in inner):
             raise ConfigError(
-                f"`{name}` cannot be set for a turn.",
+                f"`{name}` cannot be set for {what}.",
                 why="The models are chosen when the memory is opened, and a run may be carried out in another turn.",
                 then="Set it in the configuration of the memory, or open another memory on the same database. "
                 "Pass the model that answers as turn(model=…).",
             )
     for name in sorted(_FIXED & set(given)):
         raise ConfigError(
-            f"`{name}` cannot be set for a turn.",
+            f"`{name}` cannot be set for {what}.",
             why="It is fixed when the database is opened.",
             then="Set it in the configuration of the memory.",
         )

@@ -31,6 +31,17 @@ async def test_settings_of_one_thread(address: str, clock: FakeClock) -> None:
         assert (await memory.thread("other", resource="alice").status()).messages.limit == 300
 
 
+@pytest.mark.parametrize("name", ["model", "observation.model", "busy_timeout", "durability"])
+async def test_an_error_names_the_thread(name: str) -> None:
+    """A setting that neither a thread nor a turn can have is reported for the one that was given it."""
+    async with Memory(":memory:") as memory:
+        thread = memory.thread("t", resource="alice")
+        with pytest.raises(ConfigError, match=f"`{name}` cannot be set for a thread"):
+            await thread.create(settings={name: "x"})
+        with pytest.raises(ConfigError, match=f"`{name}` cannot be set for a turn"):
+            thread.turn(settings={name: "x"})
+
+
 @pytest.mark.parametrize("settings", [{"read_only": True}, {"scope": "resource"}])
 async def test_settings_that_a_thread_cannot_have(address: str, clock: FakeClock, settings: dict[str, object]) -> None:
     """How a thread is read is known before its settings are."""
