@@ -453,8 +453,6 @@ def _mentions(text: str) -> Iterator[Mention]:
     adjacent: list[tuple[int, int]] = []
     for hit in _SCAN.finditer(text):
         kind, start, end = hit.lastgroup, hit.start(), hit.end()
-        # The pattern of dates contains a group named `mark`. A match whose last group is `mark` is a date.
-        kind = "date" if kind == "mark" else kind
         name = _name(start, hit[0]) if kind == "word" else None
         if name and adjacent and text[adjacent[-1][1] : start] == " ":
             adjacent.append(name)
