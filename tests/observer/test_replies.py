@@ -12,6 +12,8 @@ from kit.talk import RESOURCE, Story, hold, stories
 from memolog import AssistantMessage, Config, FilePart, UserMessage
 from memolog.events import Degraded, RunEnded, RunFailed
 from memolog.log.status import Status
+from memolog.observer.drafts import HintsDraft, Parsed
+from memolog.observer.llm import Observed, join_answers
 from memolog.observer.model import ModelReply, ModelRequest
 from memolog.observer.model_choice import FallbackModel, TieredModel
 from memolog.testing import FakeClock, ScriptedModel, observations_of, reflection_of
@@ -527,3 +529,13 @@ async def test_the_time_of_a_call_is_a_setting_for_every_form_of_model(tell: Ope
         assert "did not answer within 0.05 s" in story.told(RunFailed)[-1].error
         await story.memory.aclose()
     assert set(asked) == {0.05}
+
+
+@pytest.mark.parametrize(
+    ("proposed", "expected"),
+    [(("one", None), "one"), ((None, "two"), "two"), (("one", "two"), "two"), ((None, None), None)],
+)
+def test_joined_answers_keep_a_proposed_working_memory(proposed: tuple[str | None, ...], expected: str | None) -> None:
+    """A span may be observed in several calls. The newest text counts, because each is the whole working memory."""
+    answers = [Observed(parsed=Parsed(hints=HintsDraft(working_memory=text))) for text in proposed]
+    assert join_answers(answers).parsed.hints.working_memory == expected

@@ -449,7 +449,7 @@ def _before_cut(observed: Observed, given: ObserveInput) -> tuple[Observed, Obse
 
 
 def join_answers(answers: Sequence[Observed]) -> Observed:
-    """Join answers about one span into one answer with all lines, all faults and the newest hints.
+    """Join answers about one span into one answer with all lines, all faults, and the newest hints and working memory.
 
     The messages and the citations are renumbered, so that no two messages have the same number.
     """
@@ -468,6 +468,8 @@ def join_answers(answers: Sequence[Observed]) -> Observed:
             at=with_task.at,
             suggested_response=new.suggested_response,
             title=new.title or hints.title,
+            # Each is the whole text, so they cannot be joined.
+            working_memory=hints.working_memory if new.working_memory is None else new.working_memory,
         )
     said = {key: text for answer in answers for key, text in (answer.said or {}).items()}
     is_nothing = all(answer.parsed.nothing for answer in answers)
