@@ -270,3 +270,17 @@ def test_patterns_that_cannot_work_are_refused(text: str) -> None:
         Config(redact_patterns=text)
     with pytest.raises(ConfigError, match="would remove nothing"):
         Config(redact=False, redact_patterns="ticket: TCK-[0-9]+")
+
+
+@pytest.mark.parametrize("text", [f"The key is {KEY}", f"The password is {PASSWORD}", f"Deploys use token={KEY} now"])
+async def test_a_fact_with_a_secret_is_known(text: str) -> None:
+    """The second time it is recognised, although it is stored without the secret."""
+    async with Memory(":memory:", config=RAW) as memory:
+        tools = memory.resource("alice").tools()
+        first, second = [await tools.call("memory-search", {"action": "remember", "text": text}) for _ in range(2)]
+        document = await memory.resource("alice").working_memory().read()
+    assert "remembered" in first
+    assert second.get("known") is True
+    assert document is not None
+    assert document.current.number == 1
+    assert KEY not in document.current.text

@@ -8,6 +8,7 @@ from memolog.core.document import Document, DocumentVersion
 from memolog.core.exact_json import JsonObject
 from memolog.errors import DocumentInvalid, DocumentNotFound
 from memolog.events import changed_document
+from memolog.text.redaction import redactor_for
 from memolog.working_memory.document import (
     Change,
     KnownLine,
@@ -124,8 +125,12 @@ class WorkingMemory:
 
         If a line that begins with `known` is there already, nothing changes and None is returned. The default is the line itself.
         """
+        known = line if known is None else known
+        if self._config.redact_raw:
+            # The stored line has no secrets, so it is compared without them.
+            known = redactor_for(self._config).redact(known)
         try:
-            return await self._change(added_line(section, line, line if known is None else known), who, None)
+            return await self._change(added_line(section, line, known), who, None)
         except KnownLine:
             return None
 
