@@ -223,6 +223,23 @@ def test_secrets_are_found_in_markup(frame: str) -> None:
     assert [channel for channel in channels if SECRET in shown_in(channel, frame.format(SECRET))] == []
 
 
+@pytest.mark.parametrize("frame", ["| Password | {} |", "password: {}", "user,password\nbob,{}\n"])
+@pytest.mark.parametrize("beginning", ["p6", "es5", "md5", "rs4", "hs2", "ed3", "py3", "cl1"])
+def test_a_password_may_begin_like_the_name_of_an_algorithm(beginning: str, frame: str) -> None:
+    """The name alone is not a password."""
+    assert "fTq2m" not in REDACTION.redact(frame.format(f"{beginning}Xk9fTq2mW"))
+    assert beginning in REDACTION.redact(frame.format(beginning))
+
+
+@pytest.mark.parametrize(
+    "name", ["p256", "es256k", "es2015", "md5sum", "ed25519", "rs256", "py3-none-any", "cl100k_base"]
+)
+def test_names_of_algorithms_stay(name: str) -> None:
+    """Also beside a name such as password, because a table may say how a password is stored."""
+    for text in (f"| Password | {name} |", f"password: {name}"):
+        assert REDACTION.redact(text) == text
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -564,7 +564,9 @@ _CODE: Final = re.compile(
     r"|context|state|secrets|var|vars|local|module|app|user|client|session|st|process\.env|import\.meta)\.[A-Za-z_]"
     r"|[A-Za-z_]{1,60}+\d{0,2}(?:\.[A-Za-z_]{1,60}+\d{0,2}){1,9}\Z|[a-z_]{2,60}+\.[a-z_]{2,60}+\.[A-Za-z_]|/[\w.-]{1,60}/|\./|~/|https?:"
     r"|\d{1,30}(?:\.\d{1,30}){0,9}\Z|v?\d{1,9}\.\d{1,9}\.\d"
-    r"|\d{4}-\d\d-\d\d|#[0-9a-fA-F]{3,8}\Z|(?:sha|md|aes|rsa|hs|rs|es|utf|base|cl|gpt|oauth|http|ipv|python|py|node|argon|pbkdf|ed|p)-?\d"
+    r"|\d{4}-\d\d-\d\d|#[0-9a-fA-F]{3,8}\Z|(?:sha|aes|rsa|utf|base|gpt|oauth|http|ipv|python|node|argon|pbkdf)-?\d"
+    # A password may begin with a short name and a digit too, so what follows them must be the end of a name: `p-256`, `md5sum`.
+    r"|(?:md|hs|rs|es|cl|py|ed|p)-?\d{1,5}[a-z]{0,3}(?![^\W_])"
 )
 _CODE_ROOT: Final = re.compile(r"(?:os|sys|self|cls|this|settings|config|env|process|secrets|vars?)\.|/|\./|~/|https?:")
 _PROSE: Final = re.compile(
