@@ -10,6 +10,7 @@ from pydantic_ai.messages import ModelRequest, ToolReturnPart
 from pydantic_ai.models.test import TestModel
 
 from adapters.kit import context_of
+from adapters.rules import Rules
 from memolog import AssistantMessage, Context, SystemMessage, ToolCallPart, ToolMessage, UserMessage
 from memolog.adapters.agent_framework.messages import to_agent_framework
 from memolog.adapters.anthropic import messages as anthropic
@@ -107,6 +108,19 @@ def test_nothing_follows_tool_results(form: Callable[[Context], Sent], steps: in
         assert text.count(REMINDER) == 1
         assert sent[-1][0] == "tool"
         assert text.index("Count.") < text.index(REMINDER)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+@pytest.mark.parametrize("speaker", [None, "Nora"])
+def test_a_message_for_one_request_is_part_of_the_question(steps: int, speaker: str | None) -> None:
+    """Strict servers refuse two user messages in a row, also if the question names its speaker."""
+    results = [message for number in range(1, steps + 1) for message in step(number)]
+    context = request_of(UserMessage("Count.", speaker=speaker), *results, ephemeral=(UserMessage(REMINDER),))
+    rules = Rules()
+    assert rules.chat({"messages": context.to_openai()}) == rules.responses(context.to_responses()) == []
+    for form in FORMS.values():
+        asked = [text for kind, text in form(context) if kind == "user"]
+        assert sum(REMINDER in text for text in asked) == 1
 
 
 @every_form

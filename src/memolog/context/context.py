@@ -235,7 +235,9 @@ def _are_one(first: ContextMessage, second: ContextMessage) -> bool:
         return first.speaker == second.speaker
     if first.role != "user":
         return False
-    return first.synthetic or second.synthetic or first.speaker == second.speaker
+    # A message for one request only that names no speaker belongs to the question before it.
+    is_added = second.seq is None and second.speaker is None
+    return first.synthetic or second.synthetic or is_added or first.speaker == second.speaker
 
 
 def _has_field(part: TextPart) -> bool:
