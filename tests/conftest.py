@@ -1,5 +1,6 @@
 """The fixtures of the kit, for every test, and the option `--quick`. Importing `kit.effort` sets the profile of hypothesis."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--quick", action="store_true", help="only tests of rooms, without a database or with SQLite in RAM"
     )
+
+
+def pytest_configure() -> None:
+    """Let programs that tests start find the module with their limits."""
+    paths = [str(HERE / "kit" / "children"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
