@@ -11,6 +11,7 @@ from kit.engines import (
     address,
     engine_name,
     file,
+    migrated,
     new_postgres_url,
     open_a_store,
     postgres_server,
@@ -20,7 +21,7 @@ from kit.engines import (
 )
 
 FIXTURES = (address, clock, engine_name, file, new_postgres_url, open_a_store, patient_runs, patient_turns)
-DATABASES = (postgres_server, postgres_url, quiet_index, schemas, store)
+DATABASES = (migrated, postgres_server, postgres_url, quiet_index, schemas, store)
 __all__ = ["effort"]
 
 # Folders whose tests start other programs, tell long stories or build the site.
