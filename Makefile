@@ -5,6 +5,7 @@
 #   make test-long   the same tests with their full counts
 #   make test-versions  the adapter tests with the lowest and the newest version of each library; EXTRAS="openai mcp" for some
 #   make check       format, lint, types and the contracts between rooms
+#   make style       the same without the types, in seconds
 #   make format      format, and apply the fixes that are safe
 #   make setup       only set up .venv, pinned by constraints.txt (for the demo constraints-core.txt is enough)
 #   make sim RUNS=2000 many agents and random faults in virtual time, from SEED=0 on; SEED=n alone replays one, line by line
@@ -28,7 +29,7 @@ WORKERS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick test-long test-versions sim check format docs site lock clean
+.PHONY: help setup demo test quick test-long test-versions sim check style format docs site lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -52,14 +53,23 @@ $(STAMP): $(CORE) constraints.txt
 demo: $(CORE)
 	@$(BIN)/python -m memolog demo
 
-test: check
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(TESTS)
+# The types are checked while the tests run, and the findings are printed after them; both must succeed.
+define CHECKED_TESTS
+	@echo "$(BIN)/basedpyright beside $(BIN)/pytest -n $(WORKERS) --dist worksteal $(TESTS)"
+	@$(BIN)/basedpyright > $(VENV)/types.txt 2>&1 & types=$$!; trap "kill $$types" INT TERM; \
+	  $(BIN)/pytest -n $(WORKERS) --dist worksteal $(TESTS); tests=$$?; \
+	  wait $$types; types=$$?; echo "basedpyright:"; cat $(VENV)/types.txt; exit $$((tests + types))
+endef
+
+test: style
+	$(CHECKED_TESTS)
 
 quick: $(STAMP)
 	$(BIN)/pytest --quick -n $(WORKERS) --dist worksteal $(TESTS)
 
-test-long: check
-	MEMOLOG_LONG=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal $(TESTS)
+test-long: export MEMOLOG_LONG := 1
+test-long: style
+	$(CHECKED_TESTS)
 
 # The environments are kept in .versions, so that a second run installs little.
 test-versions: $(STAMP)
@@ -69,10 +79,12 @@ test-versions: $(STAMP)
 sim: $(STAMP)
 	@PYTHONPATH=tests $(BIN)/python -m simulation $(if $(RUNS),--runs $(RUNS),$(if $(SEED),,--runs 200)) $(if $(SEED),--seed $(SEED))
 
-check: $(STAMP)
+check: style
+	$(BIN)/basedpyright
+
+style: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/basedpyright
 	PYTHONPATH=src $(BIN)/lint-imports --no-logo
 
 format: $(STAMP)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from hooks.world import Desk
+from memolog.apps.hooks import session_start
 from memolog.testing import FakeClock
 
 
@@ -15,6 +16,12 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in names.split():
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MEMOLOG_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture(autouse=True)
+def patient_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the start of a session wait for a slow database as long as it takes."""
+    monkeypatch.setattr(session_start, "_MAX_SECONDS", 120.0)
 
 
 @pytest.fixture

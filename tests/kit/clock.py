@@ -1,12 +1,16 @@
-"""Time in tests: a clock that stands still, waiting for a condition, and turns that wait for a slow database."""
+"""Time in tests: a clock that stands still, waiting for a condition, and limits that no slow machine reaches."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 
+from memolog.core.clock import Clock
 from memolog.core.config import Config
 from memolog.core.deadline import Budget
+from memolog.db.engine import Engine
+from memolog.log import runner
+from memolog.log.heartbeat import Processes
 from memolog.search import background
 from memolog.testing import FakeClock
 
@@ -26,8 +30,33 @@ async def until(is_so: Callable[[], Awaitable[object]], seconds: float = 120) ->
 
 @pytest.fixture(autouse=True)
 def patient_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let turns wait for a slow database as long as it takes; tests with a locked database set a shorter wait."""
-    limit_turns(monkeypatch, lambda seconds: 120.0 if seconds == Config().turn_timeout else seconds)
+    """Let turns wait for a slow database as long as it takes, unless a test sets a limit of its own."""
+    begin = Budget.__init__
+
+    def limited(self: Budget, seconds: float) -> None:
+        begin(self, 120.0 if seconds == Config().turn_timeout else seconds)
+
+    monkeypatch.setattr(Budget, "__init__", limited)
+
+
+@pytest.fixture(autouse=True)
+def patient_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nobody take a process for dead because the machine stood still, and let closing wait for runs and their leases.
+
+    Tests of processes that are gone move their time on, or set `silence`. Tests with a model that hangs set `close_timeout`.
+    """
+    begin, close = Processes.__init__, runner.Runner.close
+
+    def watching(self: Processes, engine: Engine, clock: Clock) -> None:
+        begin(self, engine, clock)
+        self.time = lambda: 0.0
+
+    async def closing(self: runner.Runner, patience: float) -> None:
+        await close(self, 120.0 if patience == Config().close_timeout else patience)
+
+    monkeypatch.setattr(Processes, "__init__", watching)
+    monkeypatch.setattr(runner.Runner, "close", closing)
+    monkeypatch.setattr(runner, "_GIVE_BACK_SECONDS", 120.0)
 
 
 @pytest.fixture(autouse=True)
@@ -35,13 +64,3 @@ def quiet_index(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing be indexed in the background, so that no test depends on its moment; tests of it set a shorter pause."""
     monkeypatch.setattr(background, "IDLE_SECONDS", 3_600.0)
     monkeypatch.setattr(background, "BUSY_SECONDS", 36_000.0)
-
-
-def limit_turns(patched: pytest.MonkeyPatch, seconds_for: Callable[[float], float]) -> None:
-    """Give the steps of turns other limits than the configured ones."""
-    begin = Budget.__init__
-
-    def limited(self: Budget, seconds: float) -> None:
-        begin(self, seconds_for(seconds))
-
-    patched.setattr(Budget, "__init__", limited)

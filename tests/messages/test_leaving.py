@@ -363,7 +363,7 @@ async def test_calls_of_one_turn_at_once(tell: Open, file: str, count: int) -> N
     story = tell(address=file, config=replace(SMALL, busy_timeout=120))
     async with story.memory.thread("t", resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage("go"))
-        with locked(file, seconds=120):
+        with locked(file, hurried=False):
             calls = [asyncio.create_task(turn.record(AssistantMessage(f"part {number}"))) for number in range(count)]
             await asyncio.sleep(0.1)
             last = asyncio.create_task(turn.prepare(UserMessage("last")))
