@@ -392,6 +392,29 @@ async def test_an_edited_question(tmp_path: Path, last: str) -> None:
     assert not {one.text.removeprefix("about ") for one in model.received[-1]} & {"two", "uno"}
 
 
+async def test_an_edited_picture(tmp_path: Path) -> None:
+    """The user replaces only the picture of a question. The model sees the new one, and the old one is a branch."""
+
+    def asked(url: str) -> HumanMessage:
+        picture = {"type": "image_url", "image_url": {"url": url}}
+        return HumanMessage([{"type": "text", "text": "What is this?"}, picture], id="h-1")
+
+    old, new = "data:image/png;base64,b2xk", "data:image/png;base64,bmV3"
+    async with Memory(tmp_path / "m.db") as memory:
+        model = Scripted(script=lambda _: told(f"answer {len(model.received)}"))  # pyright: ignore[reportUnknownLambdaType]
+        bot = _graph(memory, model)
+        await bot.ainvoke({"messages": [asked(old)]}, HERE)
+        for url in (new, new):
+            edited = await bot.aupdate_state(await _checkpoint(bot, "What is this?"), {"messages": [asked(url)]})
+            await bot.ainvoke(None, edited)
+            assert (old in str(model.received[-1]), new in str(model.received[-1])) == (False, True)
+        branches = await memory.thread("t1", resource="alice").branches()
+        rows = await stored(memory, "alice", "t1")
+    assert len(branches) == 2
+    assert brief(rows)[-1] == "assistant: answer 3"
+    assert [row.role for row in rows] == ["user", "assistant"]
+
+
 async def test_a_new_question_after_an_older_checkpoint(tmp_path: Path) -> None:
     """What came after the checkpoint is withdrawn, but nothing that another graph saved in the same thread."""
     async with Memory(tmp_path / "m.db") as memory:

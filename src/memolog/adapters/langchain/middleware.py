@@ -41,7 +41,7 @@ from memolog.adapters.langchain.messages import from_langchain, to_langchain, us
 from memolog.adapters.new_messages import AgentTurn, prefix_of
 from memolog.adapters.provider_limits import is_refusal
 from memolog.core.exact_json import dumps
-from memolog.core.message import Message, MessageState, NewMessage, Part, Role, TextPart
+from memolog.core.message import FilePart, Message, MessageState, NewMessage, Part, Role, TextPart
 from memolog.errors import InputError
 from memolog.memory import Memory
 from memolog.sync import SyncMemory
@@ -318,10 +318,25 @@ class Run(AgentTurn):
 
 
 def _is_edited(message: BaseMessage, rows: Sequence[Message]) -> bool:
-    """Return whether a question has another text than its stored message. A text with redacted secrets counts as unchanged."""
-    texts = [part.text for part in from_langchain(message).parts if isinstance(part, TextPart)]
-    stored = [part.text for row in rows for part in row.parts if isinstance(part, TextPart)]
-    return texts != stored and not any("[redacted: " in text for text in stored)
+    """Return whether a question has another text or other files than its stored message.
+
+    A text with redacted secrets, and a message without its raw text, count as unchanged.
+    """
+    given, stored = from_langchain(message).parts, [part for row in rows for part in row.parts]
+    if any(row.pruned for row in rows) or any(
+        "[redacted: " in part.text for part in stored if isinstance(part, TextPart)
+    ):
+        return False
+    return _content(given) != _content(stored)
+
+
+def _content(parts: Iterable[Part]) -> list[tuple[str | bytes | None, ...]]:
+    """Return the texts and files of a message, to compare messages."""
+    return [
+        (part.text,) if isinstance(part, TextPart) else (part.url, part.data)
+        for part in parts
+        if isinstance(part, TextPart | FilePart)
+    ]
 
 
 def _question(said: Sequence[BaseMessage]) -> int:
