@@ -5,8 +5,8 @@ from contextlib import ExitStack
 
 from crash.children import answer, started
 from crash.writer_child import RESOURCE, SHORT, open_real
-from kit.effort import counts
 from kit.clock import until
+from kit.effort import counts
 from kit.engines import engines
 from kit.talk import tasks_of
 
