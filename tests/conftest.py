@@ -1,12 +1,11 @@
 """The fixtures of the kit, for every test, and the option `--quick`. Importing `kit.effort` sets the profile of hypothesis."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from kit import effort
-from kit.clock import clock, patient_runs, patient_turns, quiet_index
+from kit.clock import clock, patient_programs, patient_runs, patient_turns, quiet_index
 from kit.engines import (
     address,
     engine_name,
@@ -20,7 +19,17 @@ from kit.engines import (
     store,
 )
 
-FIXTURES = (address, clock, engine_name, file, new_postgres_url, open_a_store, patient_runs, patient_turns)
+FIXTURES = (
+    address,
+    clock,
+    engine_name,
+    file,
+    new_postgres_url,
+    open_a_store,
+    patient_programs,
+    patient_runs,
+    patient_turns,
+)
 DATABASES = (migrated, postgres_server, postgres_url, quiet_index, schemas, store)
 __all__ = ["effort"]
 
@@ -34,12 +43,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--quick", action="store_true", help="only tests of rooms, without a database or with SQLite in RAM"
     )
-
-
-def pytest_configure() -> None:
-    """Let programs that tests start find the module with their limits."""
-    paths = [str(HERE / "kit" / "children"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

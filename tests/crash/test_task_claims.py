@@ -5,6 +5,7 @@ from contextlib import ExitStack
 
 from crash.children import answer, started
 from crash.writer_child import RESOURCE, SHORT, open_real
+from kit.clock import until
 from kit.effort import counts
 from kit.engines import engines
 from kit.talk import tasks_of
@@ -53,12 +54,12 @@ async def test_what_a_killed_claimant_held_is_ready_again(address: str) -> None:
         assert held.held_until is not None
         # On a machine that stood still for so long the lease may be over already.
         assert early.items == () or store.clock.now() >= held.held_until
-        ready = early
-        for _ in range(600):
-            if ready.items:
-                break
-            await asyncio.sleep(0.1)
-            ready = await tasks.ready()
+
+        async def is_ready() -> bool:
+            return bool((await tasks.ready()).items)
+
+        await until(is_ready)
+        ready = await tasks.ready()
         assert store.clock.now() >= held.held_until
         assert "the claim of victim has ended" in ready.items[0].why
         claimed = await tasks.claim("T-1", lease=SHORT.total_seconds())

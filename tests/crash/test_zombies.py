@@ -37,6 +37,9 @@ SMALL = Config(
     reflection=ReflectionConfig(observation_tokens=4_000),
     activate_after_idle=False,
     close_timeout=60,
+    # The clock is moved on by more than a lease; on a machine that stands still for long, nobody renews it meanwhile.
+    lease=290,
+    heartbeat=280,
 )
 PATIENT = replace(SMALL.observation, deadline=0)
 # Everything that a run could leave behind.

@@ -55,7 +55,7 @@ async def opened(
         at = await stack.enter_async_context(serve(memory, known, port=0))
         first = openai.AsyncOpenAI(base_url=f"{at.url}/v1", api_key=KEY, max_retries=retries)
         second = anthropic.AsyncAnthropic(base_url=at.url, api_key=KEY, max_retries=retries)
-        http = httpx.AsyncClient(base_url=at.url, trust_env=False)
+        http = httpx.AsyncClient(base_url=at.url, trust_env=False, timeout=120)
         for client in (first, second):
             stack.push_async_callback(client.close)
         stack.push_async_callback(http.aclose)

@@ -1,7 +1,9 @@
 """Time in tests: a clock that stands still, waiting for a condition, and limits that no slow machine reaches."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -64,3 +66,12 @@ def quiet_index(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing be indexed in the background, so that no test depends on its moment; tests of it set a shorter pause."""
     monkeypatch.setattr(background, "IDLE_SECONDS", 3_600.0)
     monkeypatch.setattr(background, "BUSY_SECONDS", 36_000.0)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def patient_programs() -> Iterator[None]:
+    """Let programs that tests start find the module that gives them long limits too."""
+    paths = [str(Path(__file__).parent / "children"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PYTHONPATH", os.pathsep.join(paths))
+        yield

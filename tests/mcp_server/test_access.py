@@ -219,7 +219,7 @@ async def test_the_program_over_http(tmp_path: Path) -> None:
                 assert (await call(client, "task-query", action="ready"))["success"]
                 program.send_signal(signal.SIGTERM)
                 assert [event async for event in changes] == []
-            assert program.wait(60) == 0
+            assert program.wait(300) == 0
             assert "Traceback" not in program.stderr.read()
         finally:
             program.kill()
@@ -243,7 +243,7 @@ def test_the_program_over_its_streams(told: signal.Signals, code: int, tmp_path:
             program.stdin.flush()
             assert json.loads(program.stdout.readline())["result"]["serverInfo"]["name"] == "memolog"
             program.send_signal(told)
-            assert program.wait(60) == code
+            assert program.wait(300) == code
             assert program.stderr is not None
             assert program.stderr.read() == ""
         finally:
