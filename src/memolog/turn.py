@@ -21,11 +21,13 @@ from memolog.core.message import NewMessage
 from memolog.core.run import Usage
 from memolog.errors import InputError, MemologError, ModelFailed, StoreClosed, StoreError
 from memolog.events import Trimmed
+from memolog.log.decide import next_step
 from memolog.log.snapshot import Snapshot
 from memolog.log.state import Asked
 from memolog.log.status import outage_of, windows_of
 from memolog.messages.provider_messages import Given, answers_in, messages_in
 from memolog.outbox import READING_SETTINGS, Spent, TurnOutbox, checked_usage, passed_along
+from memolog.text.tokens import calibrated
 
 _log = logging.getLogger("memolog")
 
@@ -73,6 +75,7 @@ class Turn:
         self._last: Made | None = None
         self._found: tuple[int, tuple[Passage, ...]] | None = None
         self._unspanned = self._uncovered = 0
+        self._factor_used = 1.0
         self._is_begun = self._is_over = self._is_beating = self._is_configured = False
         self._beating = ExitStack()
 
@@ -299,7 +302,8 @@ class Turn:
             if self._config.read_only:
                 held = self._own_outbox.pending.messages
                 snapshot = await components.contexts.including(snapshot, held, components.clock.now())
-            asked = Asked(model=self._model, may_wait=True, factor=await self._factor(snapshot))
+            self._factor_used = await self._factor(snapshot)
+            asked = Asked(model=self._model, may_wait=True, factor=self._factor_used)
             if self._config.observe and not self._config.read_only:
                 snapshot, _ = await components.core.advance(snapshot, self._config, asked, hold)
                 asked = replace(asked, unseen=components.core.unseen(snapshot))
@@ -456,11 +460,16 @@ class Turn:
 
     def _is_due(self) -> bool:
         """Return whether observing may be due. Does not read the log, because after most turns nothing is due."""
-        config, step = self._config, self._config.buffer_step
-        if config.buffer_on_idle or step is None:
-            return config.buffer_on_idle
-        is_near = self._uncovered + self._own_outbox.saved_tokens >= config.threshold - step
-        return self._unspanned + self._own_outbox.saved_tokens >= (step // 2 if is_near else step)
+        if self._config.buffer_on_idle or self._snapshot is None:
+            return self._config.buffer_on_idle
+        new, factor = self._own_outbox.saved_tokens, self._factor_used
+        step = next_step(
+            self._config,
+            log=calibrated(factor, sum(group.tokens for group in self._snapshot.groups)),
+            uncovered=calibrated(factor, self._uncovered + new),
+            taken=calibrated(factor, self._uncovered - self._unspanned),
+        )
+        return step is not None and calibrated(factor, self._unspanned + new) >= step
 
     def _degrade(self, what: str, error: Exception, *, has_failed_already: bool = False) -> None:
         """Report a failure. Raises the error if `strict` is set or the caller must correct a message."""
