@@ -97,8 +97,10 @@ class Turn:
     async def _arrive(self, budget: Budget) -> None:
         """Open the database. If it is unavailable, the turn continues without it and holds its messages."""
         try:
-            async with budget.limit():
-                self._components = await self._connection.open()
+            if (components := self._connection.opened) is None:
+                async with budget.limit():
+                    components = await self._connection.open()
+            self._components = components
         except StoreError as error:
             # If a retry cannot succeed, the error is raised when the turn begins. It does not stop a running turn.
             may_go_on = error.retryable or self._offline_since is not None
@@ -218,8 +220,7 @@ class Turn:
                     return
                 try:
                     async with budget.limit():
-                        await self._own_outbox.save(fresh)
-                        await self._outbox.book(self._own_outbox.pending)
+                        await self._own_outbox.save_answer(fresh)
                 except Exception as error:  # noqa: BLE001 - a failure of Memolog must not stop the agent
                     self._degrade("recording the answer", error)
 
@@ -485,20 +486,21 @@ class Turn:
 
 
 def span(name: str, attributes: Mapping[str, str | int]) -> AbstractContextManager[object]:
-    """Open a tracing span, if OpenTelemetry is installed."""
-    tracer = _tracer()
-    if tracer is None:
+    """Open a tracing span, if OpenTelemetry is installed and the application has set a tracer provider."""
+    trace = _tracing()
+    # Without a provider of the application, the spans of the proxy are not recorded.
+    if trace is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return nullcontext()
-    return _opened(tracer, name, attributes)
+    return _opened(trace.get_tracer("memolog"), name, attributes)
 
 
 @cache
-def _tracer() -> Any:
+def _tracing() -> Any:
     try:
         from opentelemetry import trace  # noqa: PLC0415 - imported with the first span, not with the package
     except ImportError:
         return None
-    return trace.get_tracer("memolog")
+    return trace
 
 
 @contextmanager
