@@ -211,7 +211,7 @@ class Bare:
         self._connection = connection = sqlite3.connect(path, cached_statements=256)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA cache_size = -16384")
+        connection.execute("PRAGMA cache_size = -4096")
         connection.execute(f"PRAGMA mmap_size = {1 << 30}")
         connection.execute("ATTACH ? AS filled", (str(filled_from),))
         columns = connection.execute("SELECT name, type, pk FROM pragma_table_info('messages', 'filled')").fetchall()

@@ -9,7 +9,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from memolog.compaction.compactor import Compacting
@@ -26,6 +26,7 @@ from memolog.log.heartbeat import Heartbeat
 from memolog.log.journal import EventJournal
 from memolog.log.runner import Runner
 from memolog.log.snapshot import Snapshot
+from memolog.log.usage import Lesson
 from memolog.log.withdrawals import render_again
 from memolog.observer.extractors import Extractor, Extractors
 from memolog.observer.llm import Observer, observers_of
@@ -38,7 +39,7 @@ from memolog.store import Store
 from memolog.store import open_store as open_with
 from memolog.text.message_tokens import count_message, file_shares
 from memolog.text.redaction import for_the_index
-from memolog.text.tokens import HeuristicCounter, TokenCounter, learn
+from memolog.text.tokens import HeuristicCounter, TokenCounter
 
 _log = logging.getLogger("memolog")
 
@@ -86,8 +87,14 @@ class Components:
     is_embedded: bool = False
     """Whether the embedded observer is used, whose runs are short."""
 
+    _lasting: JsonObject = field(init=False)
+    _names_scope: bool = field(init=False)
+    _completed: tuple[JsonObject, Config] | None = field(init=False, default=None)
+    """The configuration of the resource that was used last, with its stored settings."""
+
     def __post_init__(self) -> None:
-        self.outbox.connect(self.core, self._learn)
+        self._lasting, self._names_scope = self.config.lasting, "scope" in self.config.named
+        self.outbox.connect(self.core, self._lesson)
 
     async def close(self, models: ModelPair) -> Exception | None:
         """Save unsaved messages, wait for runs, and close all components. Return the error if messages could not be saved."""
@@ -119,13 +126,18 @@ class Components:
         `keep` first stores the lasting settings of the `Memory` for the resource. If this changes a stored setting, a
         `SettingsChanged` event is emitted.
         """
-        if keep and self.config.lasting and self.store.cache.settings.get(resource) is None:
-            await self._keep(resource, self.config.lasting)
-        known = self.store.cache.settings.get(resource) if "scope" in self.config.named else None
-        stored = await self.store.settings.get(resource) if known is None else known
-        return (config or self.config).completed(stored)
+        cached = self.store.cache.settings.get(resource)
+        if keep and self._lasting and cached is None:
+            cached = await self._keep(resource, self._lasting)
+        if cached is None or not self._names_scope:
+            return (config or self.config).completed(await self.store.settings.get(resource))
+        if config is not None and config is not self.config:
+            return config.completed(cached)
+        if self._completed is None or self._completed[0] is not cached:
+            self._completed = cached, self.config.completed(cached)
+        return self._completed[1]
 
-    async def _keep(self, resource: str, settings: JsonObject) -> None:
+    async def _keep(self, resource: str, settings: JsonObject) -> JsonObject:
         stored = await self.store.settings.get(resource)
         if {**stored, **settings} != stored:
             before = await self.store.settings.put(resource, settings)
@@ -134,7 +146,9 @@ class Components:
                 _log.warning("the settings of %s were %s and are %s now", resource, before, now)
                 at = self.clock.now()
                 await self.core.tell(SettingsChanged(at=at, resource=resource, thread=None, before=before, now=now))
-        self.store.cache.settings.put(resource, {**stored, **settings})
+        kept = {**stored, **settings}
+        self.store.cache.settings.put(resource, kept)
+        return kept
 
     async def factor(self, resource: str, model: str | None) -> float:
         """Return how many tokens the model counts for each token of Memolog's counter."""
@@ -155,27 +169,21 @@ class Components:
         factor = self.store.cache.factors.get((resource, canonical_model(model)))
         return int(window * _WINDOW_SHARE / (1.0 if factor is None else factor))
 
-    async def _learn(self, pending: Pending, spent: Spent) -> None:
-        """Calibrate token counts with the usage that a provider reported."""
+    async def _lesson(self, pending: Pending, spent: Spent) -> Lesson | None:
+        """Return what the usage that a provider reported says about token counts. None if it says nothing."""
         usage, counted = spent.usage, spent.counted
         reported = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-        if counted > 0 and reported > 0:
-            asked = spent.asked
-            # If the requested model is unknown (the name of a deployment), calibrate its name, because the next request has the
-            # same name. If it is known, another model may have answered as a fallback, so calibrate the model that answered.
-            name = asked if asked and context_window(asked) is None else usage.model
-            # If the request has files whose tokens are unknown, compute the tokens of these files and do not change the factor.
-            files = file_shares(spent.files, counted, reported / await self.factor(pending.resource, name))
-            if files:
-                await self.store.messages.report_files(pending.resource, pending.thread, files)
-            new = await self.store.ledger.calibrate(
-                pending.resource,
-                name,
-                lambda known: known if files else learn(known, counted, reported),
-                # Without a requested model, the reported model is stored as the last model of the thread.
-                thread=None if asked else pending.thread,
-            )
-            self.store.cache.factors.put((pending.resource, canonical_model(name)), new.factor)
+        if counted <= 0 or reported <= 0:
+            return None
+        asked = spent.asked
+        # If the requested model is unknown (the name of a deployment), calibrate its name, because the next request has the same
+        # name. If it is known, another model may have answered as a fallback, so calibrate the model that answered.
+        name = asked if asked and context_window(asked) is None else usage.model
+        # If the request has files whose tokens are unknown, compute the tokens of these files and do not change the factor.
+        files = file_shares(spent.files, counted, reported / await self.factor(pending.resource, name))
+        # Without a requested model, the reported model is stored as the last model of the thread.
+        thread = None if asked else pending.thread
+        return Lesson(model=name, counted=counted, reported=reported, thread=thread, files=files)
 
 
 class Connection:
@@ -206,6 +214,11 @@ class Connection:
         self._opening: asyncio.Task[None] | None = None
 
     # ------------------------------------------------------------ opening
+
+    @property
+    def opened(self) -> Components | None:
+        """Return the components if the database is open."""
+        return None if self.outbox.is_closed else self._components
 
     async def open(self) -> Components:
         """Open the database if it is not open, and return the components."""

@@ -36,7 +36,7 @@ from memolog.events import Bus
 from memolog.log.executor import Core
 from memolog.log.snapshot import Snapshot
 from memolog.log.state import others_for
-from memolog.log.usage import check_usage
+from memolog.log.usage import Lesson, check_usage
 from memolog.log.withdrawals import WithdrawnRows
 from memolog.messages.store import Saved
 from memolog.messages.validation import check_kinds, check_message
@@ -147,7 +147,7 @@ class Outbox:
         """Whether `aclose` has reported the messages that are lost."""
         self._pending: dict[Pending, None] = {}
         self._core: Core | None = None
-        self._learn: Callable[[Pending, Spent], Awaitable[None]]
+        self._lesson: Callable[[Pending, Spent], Awaitable[Lesson | None]]
         # Without this lock, two calls at the same time would store the same usage twice.
         self._gate = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -156,9 +156,9 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def connect(self, core: Core, learn: Callable[[Pending, Spent], Awaitable[None]]) -> None:
-        """Use the open database of `core` from now on. `learn` calibrates token counts each time that usage is stored."""
-        self._core, self._learn = core, learn
+    def connect(self, core: Core, lesson: Callable[[Pending, Spent], Awaitable[Lesson | None]]) -> None:
+        """Use the open database of `core` from now on. `lesson` returns how token counts are calibrated with usage."""
+        self._core, self._lesson = core, lesson
 
     @property
     def is_connected(self) -> bool:
@@ -390,13 +390,31 @@ class Outbox:
         self.hold(pending)
         await self.core.tell(gone.event(pending.resource, pending.thread, now))
 
+    async def save_and_book(self, pending: Pending, messages: Sequence[NewMessage]) -> Saved | None:
+        """Save messages and the usage of their request in one transaction. Return None if one of them can never be saved."""
+        spent = pending.spent.pop(0)
+        try:
+            return await self.store.save_and_book(
+                pending.resource,
+                pending.thread,
+                messages,
+                turn=pending.turn,
+                owner=self.core.owner,
+                usage=_of_thread(spent.usage, pending),
+                lesson=await self._lesson(pending, spent),
+            )
+        except BaseException as error:
+            pending.spent.insert(0, spent)
+            if not isinstance(error, Exception) or _is_temporary(error):
+                raise
+            return None
+
     async def book(self, pending: Pending) -> None:
         """Store the usage of a turn's requests. Usage that can never be stored is reported and dropped."""
         while pending.spent:
             spent = pending.spent.pop(0)
-            usage = replace(spent.usage, thread=spent.usage.thread or pending.thread)
             try:
-                await self.store.ledger.add(pending.resource, usage)
+                await self.store.ledger.add(pending.resource, _of_thread(spent.usage, pending))
             except BaseException as error:
                 if not isinstance(error, Exception) or _is_temporary(error):
                     pending.spent.insert(0, spent)
@@ -404,7 +422,8 @@ class Outbox:
                 what = f"the usage of a request of thread {pending.thread} cannot be stored"
                 self._give_up(pending, what, error, doing="storing usage")
             else:
-                await self._learn(pending, spent)
+                if lesson := await self._lesson(pending, spent):
+                    await self.store.learn(pending.resource, pending.thread, lesson)
             finally:
                 self.hold(pending)
 
@@ -445,6 +464,10 @@ class Outbox:
         if not isinstance(error, MemologError):
             _log.error("%s failed unexpectedly", doing, exc_info=error)
         self.core.bus.degraded(pending.resource, pending.thread, doing, f"{what}: {error}")
+
+
+def _of_thread(usage: Usage, pending: Pending) -> Usage:
+    return usage if usage.thread else replace(usage, thread=pending.thread)
 
 
 def _is_temporary(error: Exception) -> bool:
@@ -585,6 +608,22 @@ class TurnOutbox:
                 )
                 self._note(saved)
                 self._settle(messages)
+
+    async def save_answer(self, fresh: Sequence[NewMessage]) -> None:
+        """Save the held messages up to `fresh` and the held usage, in one transaction if there is one of each."""
+        if len(self.pending.spent) == 1 and fresh:
+            async with self._one_by_one:
+                messages = await self._catch_up(fresh)
+                # While this call waited for its turn, another one may have stored the usage.
+                if messages and len(self.pending.spent) == 1:
+                    saved = await self._outbox.save_and_book(self.pending, messages)
+                    if saved is not None:
+                        self._note(saved)
+                        self._settle(messages)
+                        return
+        # Separately, so that a message is saved even if its usage cannot be stored.
+        await self.save(fresh)
+        await self._outbox.book(self.pending)
 
     async def save_rest(self) -> None:
         """Save everything that is left at the end of the turn, with a few retries."""

@@ -17,7 +17,9 @@ from memolog.core.clock import Clock, IdMaker, to_micros
 from memolog.core.config import Config
 from memolog.core.exact_json import JsonObject, JsonValue, dumps, loads
 from memolog.core.message import NewMessage
+from memolog.core.model_names import canonical_model
 from memolog.core.observation import Scope
+from memolog.core.run import Calibration, Usage
 from memolog.db.engine import Calls, Engine, reads, writes
 from memolog.db.migrations import migrate_sqlite, pending_in_file
 from memolog.db.postgres_address import PostgresOptions, has_password, safe_url
@@ -30,11 +32,11 @@ from memolog.log.journal import Journal
 from memolog.log.runs import Extracts, Runs
 from memolog.log.snapshot import MemoryCache, OtherLimits, Snapshot, reading_snapshot
 from memolog.log.store import Logs
-from memolog.log.usage import Ledger, summing_spent
+from memolog.log.usage import Ledger, Lesson, calibrating, check_usage, summing_spent, usage_step
 from memolog.log.withdrawals import Render, Withdrawals, render_again
 from memolog.messages.branches import Branches
 from memolog.messages.clone import Copies
-from memolog.messages.store import Messages, Saved, Weigh, noting_unseen
+from memolog.messages.store import Messages, Saved, Weigh, noting_unseen, reporting_files
 from memolog.messages.threads import Threads, listing_resources
 from memolog.messages.tombstones import Tombstones
 from memolog.search.index import Indexing
@@ -157,6 +159,44 @@ class Store:
             return saved, await self.logs.snapshot(resource, thread, scope, newest=newest, others=others)
         snapshot.keep(self.cache)
         return saved, snapshot
+
+    async def save_and_book(
+        self,
+        resource: str,
+        thread: str,
+        messages: Sequence[NewMessage],
+        *,
+        turn: str,
+        owner: str,
+        usage: Usage,
+        lesson: Lesson | None = None,
+    ) -> Saved:
+        """Save messages of a running turn and the usage of its request in one transaction, and calibrate with `lesson`."""
+        check_ids(owner=owner)
+        check_usage(usage)
+        ready, now, is_long = await self.messages.ready_soon(resource, thread, messages, turn)
+        at = now if usage.at is None else to_micros(usage.at)
+
+        def script() -> Script[tuple[Saved, Calibration | None]]:
+            saved = yield from self.messages.saving(resource, thread, ready, now)
+            yield from noting_unseen(resource, thread, saved, turn=turn, owner=owner, now=now)
+            yield usage_step(resource, usage, usage.run, at)
+            if lesson is None:
+                return saved, None
+            yield from reporting_files(resource, thread, lesson.files)
+            return saved, (yield from calibrating(resource, lesson.model, lesson.learn, thread=lesson.thread))
+
+        saved, new = await self.engine.write(script, name="store.save_and_book", brief=not is_long)
+        if lesson is not None and new is not None:
+            self.cache.factors.put((resource, canonical_model(lesson.model)), new.factor)
+        return saved
+
+    async def learn(self, resource: str, thread: str, lesson: Lesson) -> None:
+        """Calibrate a model, and store the tokens of large files that a provider reported."""
+        if lesson.files:
+            await self.messages.report_files(resource, thread, lesson.files)
+        new = await self.ledger.calibrate(resource, lesson.model, lesson.learn, thread=lesson.thread)
+        self.cache.factors.put((resource, canonical_model(lesson.model)), new.factor)
 
     async def spent(self) -> float:
         """Return the cost of observing and reflecting so far in dollars, for all resources together."""

@@ -21,11 +21,13 @@ from memolog.core.message import NewMessage
 from memolog.core.run import Usage
 from memolog.errors import InputError, MemologError, ModelFailed, StoreClosed, StoreError
 from memolog.events import Trimmed
+from memolog.log.decide import next_step
 from memolog.log.snapshot import Snapshot
 from memolog.log.state import Asked
 from memolog.log.status import outage_of, windows_of
 from memolog.messages.provider_messages import Given, answers_in, messages_in
 from memolog.outbox import READING_SETTINGS, Spent, TurnOutbox, checked_usage, passed_along
+from memolog.text.tokens import calibrated
 
 _log = logging.getLogger("memolog")
 
@@ -73,6 +75,7 @@ class Turn:
         self._last: Made | None = None
         self._found: tuple[int, tuple[Passage, ...]] | None = None
         self._unspanned = self._uncovered = 0
+        self._factor_used = 1.0
         self._is_begun = self._is_over = self._is_beating = self._is_configured = False
         self._beating = ExitStack()
 
@@ -94,8 +97,10 @@ class Turn:
     async def _arrive(self, budget: Budget) -> None:
         """Open the database. If it is unavailable, the turn continues without it and holds its messages."""
         try:
-            async with budget.limit():
-                self._components = await self._connection.open()
+            if (components := self._connection.opened) is None:
+                async with budget.limit():
+                    components = await self._connection.open()
+            self._components = components
         except StoreError as error:
             # If a retry cannot succeed, the error is raised when the turn begins. It does not stop a running turn.
             may_go_on = error.retryable or self._offline_since is not None
@@ -215,8 +220,7 @@ class Turn:
                     return
                 try:
                     async with budget.limit():
-                        await self._own_outbox.save(fresh)
-                        await self._outbox.book(self._own_outbox.pending)
+                        await self._own_outbox.save_answer(fresh)
                 except Exception as error:  # noqa: BLE001 - a failure of Memolog must not stop the agent
                     self._degrade("recording the answer", error)
 
@@ -299,7 +303,8 @@ class Turn:
             if self._config.read_only:
                 held = self._own_outbox.pending.messages
                 snapshot = await components.contexts.including(snapshot, held, components.clock.now())
-            asked = Asked(model=self._model, may_wait=True, factor=await self._factor(snapshot))
+            self._factor_used = await self._factor(snapshot)
+            asked = Asked(model=self._model, may_wait=True, factor=self._factor_used)
             if self._config.observe and not self._config.read_only:
                 snapshot, _ = await components.core.advance(snapshot, self._config, asked, hold)
                 asked = replace(asked, unseen=components.core.unseen(snapshot))
@@ -456,11 +461,16 @@ class Turn:
 
     def _is_due(self) -> bool:
         """Return whether observing may be due. Does not read the log, because after most turns nothing is due."""
-        config, step = self._config, self._config.buffer_step
-        if config.buffer_on_idle or step is None:
-            return config.buffer_on_idle
-        is_near = self._uncovered + self._own_outbox.saved_tokens >= config.threshold - step
-        return self._unspanned + self._own_outbox.saved_tokens >= (step // 2 if is_near else step)
+        if self._config.buffer_on_idle or self._snapshot is None:
+            return self._config.buffer_on_idle
+        new, factor = self._own_outbox.saved_tokens, self._factor_used
+        step = next_step(
+            self._config,
+            log=calibrated(factor, sum(group.tokens for group in self._snapshot.groups)),
+            uncovered=calibrated(factor, self._uncovered + new),
+            taken=calibrated(factor, self._uncovered - self._unspanned),
+        )
+        return step is not None and calibrated(factor, self._unspanned + new) >= step
 
     def _degrade(self, what: str, error: Exception, *, has_failed_already: bool = False) -> None:
         """Report a failure. Raises the error if `strict` is set or the caller must correct a message."""
@@ -476,20 +486,21 @@ class Turn:
 
 
 def span(name: str, attributes: Mapping[str, str | int]) -> AbstractContextManager[object]:
-    """Open a tracing span, if OpenTelemetry is installed."""
-    tracer = _tracer()
-    if tracer is None:
+    """Open a tracing span, if OpenTelemetry is installed and the application has set a tracer provider."""
+    trace = _tracing()
+    # Without a provider of the application, the spans of the proxy are not recorded.
+    if trace is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return nullcontext()
-    return _opened(tracer, name, attributes)
+    return _opened(trace.get_tracer("memolog"), name, attributes)
 
 
 @cache
-def _tracer() -> Any:
+def _tracing() -> Any:
     try:
         from opentelemetry import trace  # noqa: PLC0415 - imported with the first span, not with the package
     except ImportError:
         return None
-    return trace.get_tracer("memolog")
+    return trace
 
 
 @contextmanager

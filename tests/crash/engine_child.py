@@ -152,6 +152,8 @@ class Conversation:
     async def _tools(self, number: int, calls: int = 4) -> None:
         async with self._turn() as turn:
             await self._say(turn, number, "look it up " * 9)
+            # Usage that comes after its answer is stored by itself.
+            await turn.record(usage=Usage(model="answering", input_tokens=100, output_tokens=1))
             await self._loop(turn, number, calls)
 
     async def _loop(self, turn: Turn, number: int, calls: int) -> None:

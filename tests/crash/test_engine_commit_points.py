@@ -34,6 +34,7 @@ from memolog.store import Store
 ENGINE: Final = (
     *(
         "store.save_and_snapshot",
+        "store.save_and_book",
         "messages.save",
         "messages.end_turn",
         "usage.add",

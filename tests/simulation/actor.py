@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from memolog.core.message import NewMessage, Part, TextPart, ToolResultPart, parts_to_json
+from memolog.core.run import Usage
 from memolog.errors import StoreError
 from memolog.events import Degraded
 from memolog.turn import Turn
@@ -65,6 +66,7 @@ class Actor:
         self._stage, self.process, self.thread, self._shape = stage, process, thread, shape
         self.rng, self.window = stage.rng, stage.window
         self.number = stage.number()
+        self._answers = 0
         self.task: asyncio.Task[Any]
 
     def __str__(self) -> str:
@@ -166,7 +168,10 @@ class Actor:
     async def record(self, turn: Turn, *messages: NewMessage) -> None:
         """Record."""
         self._offer(turn, messages)
-        await turn.record(*messages)
+        # Only every second answer has usage. It is not of this request, so it must not calibrate token counts.
+        self._answers += 1
+        usage = Usage(model="answering", input_tokens=100, output_tokens=10) if self._answers % 2 else None
+        await turn.record(*messages, usage=usage, beside=None)
         self._stage.note(f"{self} recorded")
 
     async def discard(self, turn: Turn) -> None:

@@ -33,6 +33,7 @@ KINDS: Final = (
 
 CRASH_POINTS: Final = (
     "store.save_and_snapshot",
+    "store.save_and_book",
     "messages.save",
     "logs.snapshot",
     "logs.activate",

@@ -24,7 +24,7 @@ PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("proces
 
 # A run makes a few hundred.
 _MOST_DECISIONS = 20_000
-_SAVES = {"messages.save", "store.save_and_snapshot"}
+_SAVES = {"messages.save", "store.save_and_snapshot", "store.save_and_book"}
 
 
 def owned_tasks(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:

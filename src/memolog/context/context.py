@@ -167,13 +167,19 @@ class Context:
         requests make, are joined too if they are only text. An empty message is left out, but not that of a user (`filled`).
         """
         messages = list[ContextMessage]()
-        for message in (message.filled for message in self.messages):
-            if message.is_empty:
-                continue
-            if messages and _are_one(messages[-1], message):
+        role: Role | None = None
+        for given in self.messages:
+            message = given
+            if given.is_empty:
+                if given.role != "user":
+                    continue
+                message = given.filled
+            # Most messages have another role than the one before, so this is checked first.
+            if message.role == role and _are_one(messages[-1], message):
                 messages[-1] = _one(messages[-1], message)
             else:
                 messages.append(message)
+                role = message.role
         if self.edge:
             note = ContextMessage.note(self.edge_text)
             # A question of the tail is preferred to an ephemeral message, which may follow an answer.

@@ -1,8 +1,9 @@
 """Limit how long one step of a turn waits for the database, and keep long computations off the event loop."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from types import TracebackType
 from typing import TypeVar
 
 from memolog.errors import StoreBusy
@@ -25,28 +26,25 @@ class Budget:
         """Return the remaining seconds before the limit."""
         return max(0.0, self._end - self._reserve - self._loop.time())
 
-    @asynccontextmanager
-    async def limit(self, *, reserve: float = 0.0) -> AsyncGenerator[None]:
+    def limit(self, *, reserve: float = 0.0) -> "_Limit":
         """Cancel the block when the time is over, and raise StoreBusy. A write that is not committed by then is rolled back.
 
         `reserve` is the share of the whole time that is kept for later blocks of the same step.
         """
         self._reserve = reserve * self._seconds
-        timeout = asyncio.timeout_at(self._end - self._reserve)
-        try:
-            async with timeout:
-                self._timeout = timeout
-                yield
-        except TimeoutError as error:
-            if not timeout.expired():
-                raise
-            raise StoreBusy(
-                f"The database did not answer within {self._seconds:g} s.",
-                why="It is locked by another process, or its server is slow.",
-                then="The turn continues, and unsaved messages are saved with the next call. `turn_timeout` sets the limit.",
-            ) from error
-        finally:
-            self._timeout = None
+        return _Limit(self, self._end - self._reserve)
+
+    def entered(self, timeout: asyncio.Timeout | None) -> None:
+        """Set the timeout that `paused` moves. None after the limited block."""
+        self._timeout = timeout
+
+    def too_late(self) -> StoreBusy:
+        """Return the error for a block that was cancelled."""
+        return StoreBusy(
+            f"The database did not answer within {self._seconds:g} s.",
+            why="It is locked by another process, or its server is slow.",
+            then="The turn continues, and unsaved messages are saved with the next call. `turn_timeout` sets the limit.",
+        )
 
     @contextmanager
     def paused(self) -> Generator[None]:
@@ -60,6 +58,26 @@ class Budget:
             self._end += self._loop.time() - started
             if timeout is not None and not timeout.expired():
                 timeout.reschedule(self._end - self._reserve)
+
+
+class _Limit:
+    """The block of `Budget.limit`. Each step of a turn enters a few of them, so this is a class and not a generator."""
+
+    def __init__(self, budget: Budget, end: float) -> None:
+        self._budget, self._timeout = budget, asyncio.timeout_at(end)
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+        self._budget.entered(self._timeout)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._budget.entered(None)
+        try:
+            await self._timeout.__aexit__(kind, error, trace)
+        except TimeoutError as late:
+            raise self._budget.too_late() from late
 
 
 async def in_time(call: Coroutine[object, object, T], seconds: float) -> T:

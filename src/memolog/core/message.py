@@ -314,14 +314,18 @@ def continues(stored: tuple[Part, ...], offered: tuple[Part, ...]) -> tuple[Part
 
 def has_content(parts: Iterable[Part]) -> bool:
     """Return whether parts have content that every API accepts: more than blank text and reasoning."""
-    return any(
-        bool(part.text.strip()) if isinstance(part, TextPart) else not isinstance(part, ReasoningPart) for part in parts
-    )
+    for part in parts:
+        if isinstance(part, TextPart):
+            if part.text and not part.text.isspace():
+                return True
+        elif not isinstance(part, ReasoningPart):
+            return True
+    return False
 
 
 def has_many_parts(messages: Iterable[Message]) -> bool:
     """Return whether the messages have so many parts that a worker thread should process them."""
-    return sum(len(message.parts) for message in messages) > _MANY_PARTS
+    return sum([len(message.parts) for message in messages]) > _MANY_PARTS
 
 
 def texts_of(

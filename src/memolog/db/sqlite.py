@@ -50,7 +50,8 @@ _COMMITS_BETWEEN_LOOKS = 16
 # The interval at which a waiting writer checks whether its caller was cancelled.
 _LOOK_SECONDS = 0.2
 _READER_THREADS = 2
-_CACHE_KIB = 16 * 1024
+# The cache of each connection. It is as large as the journal, because the pages of the file are read from mapped memory.
+_CACHE_KIB = _CHECKPOINT_BYTES // 1024
 _MMAP_BYTES = 1 << 30
 _HEADER_BYTES = 100
 _ROWS_AT_ONCE = 256

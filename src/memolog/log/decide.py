@@ -6,6 +6,7 @@ Each rule is a pure function of state, configuration and time. The table in `doc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 from memolog.core.config import Config
@@ -28,6 +29,7 @@ from memolog.log.state import (
     Trim,
     Wait,
     Weight,
+    scaled_sum,
 )
 from memolog.text.dates import duration
 
@@ -48,6 +50,8 @@ _LEAST_FACTOR, _MOST_FACTOR = 0.75, 1.25
 _BATCH_TOKENS = 10_000
 # After a reflection the log must grow by at least this share of its limit before the next reflection.
 _GROWTH = 0.1
+
+_OPENS: Callable[[Weight], tuple[str, ...]] = attrgetter("opens")
 
 Test: TypeAlias = Callable[[State, Config, datetime], Decision | None]
 
@@ -71,11 +75,13 @@ class FreeStretch:
     """Whether a group or a run over later messages exists. That group cannot be activated before this stretch is observed."""
     is_seen: bool = True
     """False if the stretch contains a message that no model has seen."""
+    factor: float = 1.0
+    """The calibration factor, as in `Tail`."""
 
     @property
     def tokens(self) -> int:
         """Return the tokens of the stretch."""
-        return sum(weight.tokens for weight in self.weights)
+        return scaled_sum(self.weights, self.factor)
 
 
 def recover(state: State, config: Config, now: datetime) -> Recover | None:
@@ -312,18 +318,26 @@ def _free_of_charge(state: State, config: Config, now: datetime) -> str | None:
 def _step(state: State, config: Config) -> int | None:
     """Return how many tokens the tail must grow before the next span is observed. None if buffering is off.
 
-    The result is `buffer_step`, or half of it close to the limit, unless the buffered groups suffice for an activation. It is
-    longer by a quarter for each running run. With longer spans an observer that falls behind catches up faster, so that turns
-    wait less often. A quarter was the best value in a simulation with steps of 2,000 tokens and answers of 0.5 to 2 s.
+    The result is that of `next_step`, or longer than `buffer_step` by a quarter for each running run. With longer spans an
+    observer that falls behind catches up faster, so that turns wait less often. A quarter was the best value in a simulation with
+    steps of 2,000 tokens and answers of 0.5 to 2 s.
     """
     step, busy = config.buffer_step, len(state.running("observe"))
+    if step is None or busy:
+        return None if step is None else step * (4 + busy) // 4
+    return next_step(config, log=state.log_tokens, uncovered=state.uncovered_tokens, taken=state.taken_tokens)
+
+
+def next_step(config: Config, *, log: int, uncovered: int, taken: int) -> int | None:
+    """Return how many tokens the tail must grow before the next span is observed, if no run is under way. None: never.
+
+    The result is `buffer_step`, or half of it close to the limit, unless the buffered groups suffice for an activation. `log` has
+    the tokens of the log, `uncovered` those of all messages that the log does not cover, `taken` those in buffered groups.
+    """
+    step, limit = config.buffer_step, config.threshold_for(log)
     if step is None:
         return None
-    if busy:
-        return step * (4 + busy) // 4
-    limit = config.threshold_for(state.log_tokens)
-    is_near = state.uncovered_tokens >= limit - step
-    return max(1, step // 2) if is_near and state.taken_tokens <= limit - config.floor else step
+    return max(1, step // 2) if uncovered >= limit - step and taken <= limit - config.floor else step
 
 
 def _is_full(state: State, config: Config) -> bool:
@@ -348,7 +362,7 @@ def _pick(stretches: tuple[FreeStretch, ...], most: int, least: int = 0) -> tupl
         span = longest_span(stretch, most, least) if not picked else longest_span(stretch, _BATCH_TOKENS)
         if span is None:
             continue
-        tokens = sum(weight.tokens for weight in stretch.weights if weight.seq in span)
+        tokens = scaled_sum((weight for weight in stretch.weights if weight.seq in span), stretch.factor)
         if picked and total + tokens > _BATCH_TOKENS:
             break
         picked.append(SpanOf(thread=stretch.thread, span=span))
@@ -369,7 +383,7 @@ def activatable(state: State, now: datetime) -> tuple[tuple[ReadyGroup, int], ..
         for group in sorted((g for g in state.ready if g.thread == tail.thread), key=lambda g: g.span.first):
             if group.span.first != next_seq or not tail.is_seen(group.span.last):
                 break
-            first = next((w for w in tail.weights if w.seq >= group.span.first), None)
+            first = next(iter(tail.between(group.span.first, None)), None)
             # The groups of one thread stay in their order even if the clocks of its messages differ.
             age = (_rank(state, tail, group.span.last, now), first.at.timestamp() if first else 0.0)
             ages[group.id] = max(age, max((ages[g.id] for g, _ in found if g.thread == tail.thread), default=age))
@@ -458,6 +472,8 @@ def closed_ends(weights: Sequence[Weight]) -> list[int]:
     A call without a result before the next user message does not prevent a cut, with one exception. If its own turn answers the
     call while another turn is running, call and result stay together.
     """
+    if not any(map(_OPENS, weights)):
+        return list(range(len(weights)))
     reach = _reach(weights)
     ends: list[int] = []
     furthest = -1
@@ -505,11 +521,11 @@ def free_stretch(state: State, tail: Tail, *, apart_from: int = 0) -> FreeStretc
             end, is_hole = span.first - 1, True
             break
         start = max(start, span.last + 1)
-    weights = tuple(w for w in tail.weights if w.seq >= start and (end is None or w.seq <= end))
-    stretch = FreeStretch(thread=tail.thread, weights=weights, is_hole=is_hole)
-    if is_hole or not weights or tail.is_seen(weights[-1].seq):
+    weights = tail.between(start, end)
+    stretch = FreeStretch(thread=tail.thread, weights=weights, is_hole=is_hole, factor=tail.factor)
+    if is_hole or not weights or tail.unseen_from is None or tail.is_seen(weights[-1].seq):
         return stretch
-    seen = tuple(w for w in weights if tail.is_seen(w.seq))
+    seen = tail.between(start, tail.unseen_from - 1)
     ends = closed_ends(seen)
     closed = replace(stretch, weights=seen[: ends[-1] + 1] if ends else ())
     return closed if closed.weights and closed.tokens >= apart_from else replace(stretch, is_seen=False)
@@ -530,9 +546,8 @@ def longest_span(stretch: FreeStretch, most: int, least: int = 0) -> Span | None
     chosen, total, position = ends[0], 0, 0
     for end in ends:
         before = total
-        while position <= end:
-            total += stretch.weights[position].tokens
-            position += 1
+        total += scaled_sum(stretch.weights[position : end + 1], stretch.factor)
+        position = end + 1
         if total > most and end != ends[0] and before >= least:
             break
         chosen = end

@@ -123,6 +123,7 @@ class Heartbeat:
         self._under_way = 0
         self._beaten: tuple[float, datetime] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._gate = asyncio.Lock()
 
@@ -130,8 +131,12 @@ class Heartbeat:
     def under_way(self) -> Generator[None]:
         """Write beats while the block runs."""
         self._under_way += 1
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._go_on(), name="memolog-heartbeat")
+        if self._task is None and self._timer is None:
+            if self._is_due():
+                self._begin()
+            else:
+                # Most turns end before the next beat is due, and need no task.
+                self._timer = asyncio.get_running_loop().call_later(self._every, self._begin)
         try:
             yield
         finally:
@@ -139,7 +144,14 @@ class Heartbeat:
             if not self._under_way:
                 self._end()
 
+    def _begin(self) -> None:
+        self._timer = None
+        self._task = asyncio.get_running_loop().create_task(self._go_on(), name="memolog-heartbeat")
+
     def _end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._task is not None:
             self._ending.add(self._task)
             self._task.add_done_callback(self._ending.discard)

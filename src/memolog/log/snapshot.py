@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from memolog.core.cache import Cache
@@ -20,7 +21,7 @@ from memolog.core.run import RunKind, RunStatus
 from memolog.core.thread import Hints
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import from_row, hints_from_row, message_from_row, moment, object_in, span_from_row
-from memolog.db.scope import chunks, no_thread
+from memolog.db.scope import LAST, chunks, no_thread
 from memolog.errors import Conflict
 from memolog.log.heartbeat import Beat, beat_of
 from memolog.working_memory.store import Facts, present_versions, reading_facts
@@ -36,8 +37,8 @@ _FIRST_READ = 6
 # A context shows at most this many tokens of each message of another thread.
 _LINE_TOKENS = 100
 
-KnownRows: TypeAlias = Mapping[int, Message]
-"""Short, unchanged messages by sequence number."""
+KnownRows: TypeAlias = dict[int, Message]
+"""Short, unchanged messages by sequence number, in rising order."""
 
 # Maximum sizes of the cache, in entries and in tokens. A token has about four characters, so that the tails and logs need only a
 # few megabytes. Messages of more than _SHORT_CHARACTERS are not cached.
@@ -365,22 +366,28 @@ def reading_tail(
 
     Reads only the messages that are not in `known` or have changed since they were saved.
     """
-    newest = max(known, default=0)
+    newest = next(reversed(known), 0)
     rows = yield messages.tail(thread_pk=thread_pk, after=start, known=newest)
     fresh = {row.seq: message_from_row(row) for row in rows}
-    kept = {seq: message for seq, message in known.items() if seq > start and seq not in fresh}
+    kept = dict(known)
+    if next(iter(known), LAST) <= start:
+        kept = {seq: message for seq, message in known.items() if seq > start}
+    for seq in fresh:
+        kept.pop(seq, None)
     is_same = newest <= start or (newest in fresh and fresh[newest].id == known[newest].id)
     if not is_same or len(kept) + len(fresh) != last_seq - start:
         # Rows are missing, or `thread_pk` now belongs to another thread, so read all rows.
         rows = yield messages.tail(thread_pk=thread_pk, after=start, known=0)
         fresh, kept = {row.seq: message_from_row(row) for row in rows}, {}
-    tail = {**kept, **fresh}
+    tail = (*kept.values(), *fresh.values())
+    if kept and fresh and next(iter(fresh)) < next(reversed(kept)):
+        tail = tuple(sorted(tail, key=attrgetter("seq")))
     for row in rows:
         # A task may be added later, a compaction may be undone, and the count of a large file is corrected by reported usage.
         may_change = row.state != "live" or row.level != 0 or row.task is not None or row.file_tokens is not None
-        if not may_change and len(row.parts) <= _SHORT_CHARACTERS:
+        if not (may_change or row.pruned or len(row.parts) > _SHORT_CHARACTERS):
             kept[row.seq] = fresh[row.seq]
-    return tuple(tail[seq] for seq in sorted(tail)), kept
+    return tail, kept
 
 
 def completing_log(resource: str, thread: str, scope: Scope, new_id: Callable[[], str], now: int) -> Script[None]:

@@ -3,7 +3,8 @@
 Token counts in a State are calibrated to the model in use.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -56,6 +57,15 @@ class Weight:
     """The tokens of large files that are not part of `tokens`. See `without_files`."""
 
 
+_SEQ: Callable[[Weight], int] = attrgetter("seq")
+_FILE_TOKENS: Callable[[Weight], int] = attrgetter("file_tokens")
+
+
+def scaled_sum(weights: Iterable[Weight], factor: float) -> int:
+    """Return the tokens of messages, as the model counts them."""
+    return _scaled(sum([weight.tokens for weight in weights]), factor)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
     """The messages of one thread that the log does not cover yet."""
@@ -68,16 +78,18 @@ class Tail:
     """Whether a run has observed this thread before."""
     unseen_from: int | None = None
     """The first message that a running turn has saved and no model has seen. It and all later messages stay in the tail."""
+    factor: float = 1.0
+    """The calibration factor. Sums of tokens are multiplied by it. The weights themselves have counted tokens."""
 
     @property
     def tokens(self) -> int:
         """Return the tokens of the tail."""
-        return sum(weight.tokens for weight in self.weights)
+        return scaled_sum(self.weights, self.factor)
 
     @property
     def seen_tokens(self) -> int:
         """Return the tokens of the messages that a model has seen."""
-        return sum(weight.tokens for weight in self.weights if self.is_seen(weight.seq))
+        return scaled_sum(self.between(0, None if self.unseen_from is None else self.unseen_from - 1), self.factor)
 
     def is_seen(self, seq: int) -> bool:
         """Return whether a model has seen this message and all messages before it."""
@@ -85,8 +97,12 @@ class Tail:
 
     def tokens_in(self, span: Span) -> int:
         """Return the tokens of a span of the tail."""
-        first, last = span.first, span.last
-        return sum(weight.tokens for weight in self.weights if first <= weight.seq <= last)
+        return scaled_sum(self.between(span.first, span.last), self.factor)
+
+    def between(self, first: int, last: int | None) -> tuple[Weight, ...]:
+        """Return the messages from `first` to `last`, or to the end if `last` is None."""
+        start = bisect_left(self.weights, first, key=_SEQ)
+        return self.weights[start : None if last is None else bisect_right(self.weights, last, key=_SEQ)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +268,7 @@ class State:
     @cached_property
     def file_tokens(self) -> int:
         """Return the tokens of large files of the own tail that `tail_tokens` does not include."""
-        return sum(weight.uncounted for weight in self.own_tail.weights)
+        return self.scaled(sum(weight.uncounted for weight in self.own_tail.weights))
 
     @cached_property
     def tail_tokens(self) -> int:
@@ -325,23 +341,24 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
     own = Tail(
         thread=snapshot.thread.id,
         cursor=snapshot.cursor,
-        weights=weights_of(snapshot.tail, asked.factor),
+        weights=weights_of(snapshot.tail),
         hinted=snapshot.thread.hints.last_seq > 0,
+        unseen_from=unseen.get(snapshot.thread.id),
+        factor=asked.factor,
     )
     window = context_window(asked.model or snapshot.thread.last_model or "") or _UNKNOWN_WINDOW
-    read = (own, *_other_tails(snapshot.others, asked.factor))
+    read = (own, *_other_tails(snapshot.others, unseen, asked.factor))
     room = int(window * _FILE_SHARE)
     # Most tails have no large files and stay as they are.
-    counted = ((tail, without_files(tail.weights, room)) for tail in read)
-    tails = [tail if weights is tail.weights else replace(tail, weights=weights) for tail, weights in counted]
+    counted = ((tail, without_files(tail.weights, room, asked.factor)) for tail in read)
     # A tail without a live message shows no message again.
     repeated = snapshot.repeated if any(message.state == "live" for message in snapshot.tail) else ()
     return State(
         scope=snapshot.scope,
         thread=snapshot.thread,
-        log=replace(snapshot.log, settled_tokens=_scaled(snapshot.log.settled_tokens, asked.factor)),
+        log=_scaled_log(snapshot.log, asked.factor),
         asked=asked,
-        tails=tuple(replace(t, unseen_from=unseen[t.thread]) if t.thread in unseen else t for t in tails),
+        tails=tuple(tail if weights is tail.weights else replace(tail, weights=weights) for tail, weights in counted),
         repeated_tokens=_scaled(sum(min(m.tokens, config.repeated_tokens) for m in repeated), asked.factor),
         entries=snapshot.groups,
         ready=tuple(
@@ -360,30 +377,30 @@ def _scaled(tokens: int, factor: float) -> int:
     return tokens if factor == 1.0 or not tokens else calibrated(factor, tokens)
 
 
-def weights_of(messages: Sequence[Message], factor: float = 1.0) -> tuple[Weight, ...]:
+def _scaled_log(log: LogHead, factor: float) -> LogHead:
+    settled = _scaled(log.settled_tokens, factor)
+    return log if settled == log.settled_tokens else replace(log, settled_tokens=settled)
+
+
+def weights_of(messages: Sequence[Message]) -> tuple[Weight, ...]:
     """Return the `Weight` of each message. A tombstone has no tokens and no calls."""
-    weights = _weights(messages)
-    return weights if factor == 1.0 else tuple(_scaled_weight(w, factor) for w in weights)
+    return _weights(messages)
 
 
-def _scaled_weight(weight: Weight, factor: float) -> Weight:
-    tokens = _scaled(weight.tokens, factor)
-    return replace(weight, tokens=tokens, file_tokens=_scaled(weight.file_tokens, factor))
-
-
-def without_files(weights: Sequence[Weight], room: int) -> tuple[Weight, ...]:
+def without_files(weights: tuple[Weight, ...], room: int, factor: float) -> tuple[Weight, ...]:
     """Return the weights with large files counted like images, from the newest message back, while the files fit into `room`.
 
     Users ask several questions about a document, and an observation does not replace it. So the text of the conversation, not the
-    size of the document, determines when the document leaves the tail. Files that do not fit into `room` count in full.
+    size of the document, determines when the document leaves the tail. Files that do not fit into `room` count in full. `factor`
+    is the calibration factor of the model that `room` belongs to.
     """
-    if not any(weight.file_tokens for weight in weights):
-        return tuple(weights)
+    if not any(map(_FILE_TOKENS, weights)):
+        return weights
     counted: list[Weight] = []
     used = 0
     for weight in reversed(weights):
         used += weight.file_tokens
-        rest = max(0, weight.file_tokens - LARGE_FILE) if used <= room else 0
+        rest = max(0, weight.file_tokens - LARGE_FILE) if _scaled(used, factor) <= room else 0
         counted.append(replace(weight, tokens=weight.tokens - rest, uncounted=rest) if rest else weight)
     return tuple(reversed(counted))
 
@@ -414,13 +431,17 @@ def _is_plain(message: Message) -> bool:
     return message.role == "system" or (len(parts) == 1 and type(parts[0]) is TextPart)
 
 
-def _other_tails(rows: Iterable[Row], factor: float) -> Iterable[Tail]:
+def _other_tails(rows: Iterable[Row], unseen: Mapping[str, int], factor: float) -> Iterable[Tail]:
     for thread, of_thread in groupby(rows, key=attrgetter("thread")):
         found = list(of_thread)
-        weights = tuple(map(_other_weight, found))
-        if factor != 1.0:
-            weights = tuple(_scaled_weight(weight, factor) for weight in weights)
-        yield Tail(thread=thread, cursor=found[0].cursor, weights=weights, hinted=found[0].hinted_seq > 0)
+        yield Tail(
+            thread=thread,
+            cursor=found[0].cursor,
+            weights=tuple(map(_other_weight, found)),
+            hinted=found[0].hinted_seq > 0,
+            unseen_from=unseen.get(thread),
+            factor=factor,
+        )
 
 
 # Every turn of a shared log reads the rows of the other threads, and most of them are the same as before.

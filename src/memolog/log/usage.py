@@ -5,8 +5,8 @@ The caller passes the costs. They are rounded to nanodollars, and a negative cos
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from memolog.core.clock import to_micros
@@ -17,6 +17,7 @@ from memolog.db.queries import Row, Script, Step, load_queries
 from memolog.db.rows import NANO
 from memolog.db.scope import FIRST, check_ids, check_number, check_optional_ids
 from memolog.errors import InputError
+from memolog.text.tokens import learn
 
 q = load_queries("log/usage")
 
@@ -33,6 +34,23 @@ class UsageLine:
     kind: str
     model: str
     total: UsageTotal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """The tokens of one request, as Memolog counted them and as the provider reported them, to calibrate a model with."""
+
+    model: str
+    counted: int
+    reported: int
+    thread: str | None = None
+    """The thread whose last model is `model`. None if the last model of the thread is known already."""
+    files: Mapping[int, int] = field(default_factory=dict[int, int])
+    """The tokens of large files, by the number of the message. With files the factor does not change."""
+
+    def learn(self, known: Calibration) -> Calibration:
+        """Return the calibration after this request."""
+        return known if self.files else learn(known, self.counted, self.reported)
 
 
 class Ledger(TimedCalls):
@@ -87,16 +105,26 @@ class Ledger(TimedCalls):
 
         If `thread` is passed, the model is stored as the last model of that thread.
         """
-        check_ids(resource=resource, model=model)
-        check_optional_ids(thread=thread)
-        name = canonical_model(model)
+        return (yield from calibrating(resource, model, learn, thread=thread))
+
+
+def calibrating(
+    resource: str, model: str, learn: Callable[[Calibration], Calibration], *, thread: str | None = None
+) -> Script[Calibration]:
+    """Update the calibration of a model, as part of a larger script. `Ledger.calibrate` explains the arguments."""
+    check_ids(resource=resource, model=model)
+    check_optional_ids(thread=thread)
+    name = canonical_model(model)
+    if thread is not None:
+        # First, because a transaction that also saves a message has locked the row of the thread already.
+        yield q.set_last_model(resource=resource, thread=thread, model=model)
+    rows = yield q.take_calibration(resource=resource, model=name)
+    if not rows:
         known = yield from _known_calibration(resource, name)
         rows = yield q.start_calibration(resource=resource, model=name, factor=known.factor, samples=known.samples)
-        new = learn(_calibration(rows[0]))
-        yield q.put_calibration(resource=resource, model=name, factor=new.factor, samples=new.samples)
-        if thread is not None:
-            yield q.set_last_model(resource=resource, thread=thread, model=model)
-        return new
+    new = learn(_calibration(rows[0]))
+    yield q.put_calibration(resource=resource, model=name, factor=new.factor, samples=new.samples)
+    return new
 
 
 def check_usage(usage: Usage) -> None:

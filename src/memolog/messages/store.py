@@ -279,8 +279,7 @@ class Messages(Calls):
     def report_files(self, resource: str, thread: str, tokens: Mapping[int, int]) -> Script[None]:
         """Store the tokens that a provider reported for the large files of messages, by sequence number."""
         check_ids(resource=resource, thread=thread)
-        for seq, reported in tokens.items():
-            yield q.set_reported(resource=resource, thread=thread, seq=seq, reported=reported)
+        yield from reporting_files(resource, thread, tokens)
 
     # ------------------------------------------------------------ loading
 
@@ -408,6 +407,12 @@ def noting_unseen(resource: str, thread: str, saved: Saved, *, turn: str, owner:
     if first is not None:
         yield q.note_unseen(resource=resource, thread=thread, turn=turn, first_seq=first, owner=owner)
         yield from appearing(owner, now)
+
+
+def reporting_files(resource: str, thread: str, tokens: Mapping[int, int]) -> Script[None]:
+    """Store the tokens that a provider reported for large files, as part of a larger script."""
+    for seq, reported in tokens.items():
+        yield q.set_reported(resource=resource, thread=thread, seq=seq, reported=reported)
 
 
 def _all_new(resource: str, thread: str, ready: Sequence[_Ready]) -> Script[bool]:

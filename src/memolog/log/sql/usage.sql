@@ -37,8 +37,13 @@ SELECT COALESCE(SUM(u.cost), 0) AS cost FROM usage u WHERE u.kind IN ('observe',
 -- All calibrations of a resource. Python code compares the names, because one model can have several names.
 SELECT model, factor, samples FROM calibrations WHERE resource = :resource ORDER BY samples DESC, model
 
+-- take_calibration --
+-- Locks the row, if there is one.
+UPDATE calibrations SET samples = samples WHERE resource = :resource AND model = :model
+RETURNING model, factor, samples
+
 -- start_calibration --
--- Creates or locks the row.
+-- Creates the row, or locks it if another transaction has created it meanwhile.
 INSERT INTO calibrations (resource, model, factor, samples) VALUES (:resource, :model, :factor, :samples)
 ON CONFLICT (resource, model) DO UPDATE SET samples = calibrations.samples
 RETURNING model, factor, samples
