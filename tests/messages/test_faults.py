@@ -906,7 +906,7 @@ async def test_spans_appear(tell: Open, monkeypatch: pytest.MonkeyPatch) -> None
     tracer = FakeTracer()
     story = tell()
     await story.chat(1)
-    monkeypatch.setattr(trace, "get_tracer_provider", lambda: object())
+    monkeypatch.setattr(trace, "get_tracer_provider", object)
     monkeypatch.setattr(trace, "get_tracer", lambda name: {"memolog": tracer}[name])
     await story.chat(2)
     names = [name for name, _ in tracer.spans]
