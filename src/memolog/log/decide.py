@@ -6,6 +6,7 @@ Each rule is a pure function of state, configuration and time. The table in `doc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Final, TypeAlias
 
 from memolog.core.config import Config
@@ -135,25 +136,25 @@ def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
         return None
     step = _step(state, config)
     stretches = _stretches(state, apart_from=(step or 0) // 2)
-    free = sum(stretch.tokens for stretch in stretches)
+    free = state.scaled(sum(stretch.tokens for stretch in stretches))
     # A group is activated as a whole, so a span that is longer than usual must leave at least the floor in the tail.
     # Half a step starts a run near the limit, but does not shorten its span, because each run repeats the instructions.
     most = min(config.threshold, max(max(step or 0, config.buffer_step or 0) * 3 // 2, free - config.floor))
     hole = next((stretch for stretch in stretches if stretch.is_hole), None)
     if hole is not None:
-        spans = _pick((hole,), config.threshold)
+        spans = _pick(state, (hole,), config.threshold)
         reason = "buffered groups wait until earlier messages are observed"
     elif state.asked.by_hand & {"buffer", "observe"} or (state.asked.ending and config.buffer_on_idle):
-        spans = _pick(stretches, config.threshold)
+        spans = _pick(state, stretches, config.threshold)
         reason = "asked for by hand" if state.asked.by_hand else "the turn is over and the observer is idle"
     elif step is not None and free >= step:
-        spans = _pick(stretches, most, step // 2)
+        spans = _pick(state, stretches, most, step // 2)
         reason = f"{free:,} tokens are new since the last span, a step is {step:,}"
     elif _is_full(state, config) and not state.ready and not any(run.kind == "observe" for run in state.runs):
-        if step is None and state.own_tail.tokens >= config.threshold_for(state.log_tokens):
+        if step is None and state.scaled(state.own_tail.tokens) >= config.threshold_for(state.log_tokens):
             # Without a buffer step a turn waits for its own thread (rule `observe`), so only other threads are observed here.
             return None
-        spans = _pick(stretches, most, (step or 0) // 2)
+        spans = _pick(state, stretches, most, (step or 0) // 2)
         reason = f"the tail has {state.uncovered_tokens:,} tokens and nothing is buffered"
     else:
         return None
@@ -172,10 +173,11 @@ def observe(state: State, config: Config, now: datetime) -> Observe | None:
         # Without buffering, observe as soon as the tail is full.
         limit = config.threshold_for(state.log_tokens)
     own, is_by_hand = state.own_tail, "observe" in state.asked.by_hand
-    can_help = own.tokens >= limit and own.seen_tokens > config.floor
+    own_tokens, seen_tokens = state.scaled(own.tokens), state.scaled(own.seen_tokens)
+    can_help = own_tokens >= limit and seen_tokens > config.floor
     if not (can_help or is_by_hand) or activatable(state, now):
         return None
-    reason = f"the tail has {own.tokens:,} tokens, a turn waits from {limit:,} on"
+    reason = f"the tail has {own_tokens:,} tokens, a turn waits from {limit:,} on"
     under_way = sorted(state.running("observe"), key=lambda run: run.id)
     tails = {tail.thread: tail for tail in (state.tails if is_by_hand else (own,))}
     for run in under_way:
@@ -185,9 +187,9 @@ def observe(state: State, config: Config, now: datetime) -> Observe | None:
     if len(under_way) >= config.observation.parallel:
         # After a withdrawal the messages before these runs must be observed again, but no further run may start. Wait for a run.
         return Observe(run=under_way[0].id, spans=(), reason=reason)
-    most = config.threshold if is_by_hand else min(config.threshold, own.seen_tokens - config.floor)
+    most = config.threshold if is_by_hand else min(config.threshold, seen_tokens - config.floor)
     seen = tuple(stretch for stretch in _stretches(state, apart_from=0) if stretch.thread in tails and stretch.is_seen)
-    spans = _pick(seen, most)
+    spans = _pick(state, seen, most)
     return Observe(run=None, spans=spans, reason=reason) if spans else None
 
 
@@ -211,9 +213,7 @@ def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
         is_new = state.scope == "resource" and any(tail.weights and not tail.hinted for tail in state.tails)
         if is_new and not is_urgent:
             return None
-    groups = oldest_slice(state, config, now)
-    if by_hand and _is_condensed(groups):
-        groups = state.entries
+    groups = _to_condense(state, config, now)
     # A single reflection is condensed again only if the log would not fit otherwise.
     if _is_condensed(groups) and (by_hand or not groups or state.log_tokens < config.reflect_at):
         return None
@@ -221,7 +221,8 @@ def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
         # A few observations can hardly be shortened, so they are not worth a model call.
         return None
     reason = "asked for by hand" if by_hand else _full(state, config)
-    return Reflect(groups=tuple(entry.id for entry in groups), reason=reason, wait=may_wait)
+    room = _room(state, config, groups)
+    return Reflect(groups=tuple(entry.id for entry in groups), reason=reason, wait=may_wait, room=room)
 
 
 def trim(state: State, config: Config, now: datetime) -> Trim | None:
@@ -286,6 +287,41 @@ def _is_condensed(groups: tuple[GroupRow, ...]) -> bool:
     return not groups or (len(groups) == 1 and groups[0].kind == "reflection")
 
 
+def _to_condense(state: State, config: Config, now: datetime) -> tuple[GroupRow, ...]:
+    """Return the groups of a new reflection: the oldest ones, without earlier reflections if the log fits with them."""
+    groups = oldest_slice(state, config, now)
+    if "reflect" in state.asked.by_hand:
+        return state.entries if _is_condensed(groups) else groups
+    return groups[len(_head(groups)) :] if _fits_after(state, config, groups) else groups
+
+
+def _head(groups: tuple[GroupRow, ...]) -> tuple[GroupRow, ...]:
+    """Return the reflections at the beginning of some groups."""
+    return tuple(takewhile(lambda group: group.kind == "reflection", groups))
+
+
+def _fits_after(state: State, config: Config, groups: tuple[GroupRow, ...]) -> bool:
+    """Return whether the log will fit if the reflections at the beginning of `groups` stay as they are.
+
+    Then they are not condensed again, because that would change the beginning of every context, and cost time in proportion to
+    the whole log instead of to what is new.
+    """
+    new = sum(group.tokens for group in groups[len(_head(groups)) :])
+    rest = sum(group.tokens for group in state.entries) - new
+    return new > 0 and state.scaled(rest + config.reflection_target_for(new)) <= (1 - _GROWTH) * config.reflect_at
+
+
+def _room(state: State, config: Config, groups: tuple[GroupRow, ...]) -> int | None:
+    """Return the tokens that the log has room for in place of `groups`. None if older reflections precede them.
+
+    The oldest lines leave a log first, so a reflection that does not begin with them moves no line to the archive.
+    """
+    if groups[0] is not state.entries[0]:
+        return None
+    rest = sum(group.tokens for group in state.entries) - sum(group.tokens for group in groups)
+    return max(config.reflect_at // 2, state.counted(config.reflect_at) - rest)
+
+
 def _full(state: State, config: Config) -> str:
     return f"the log has {state.log_tokens:,} tokens, of {config.reflect_at:,}"
 
@@ -337,13 +373,13 @@ def _stretches(state: State, *, apart_from: int) -> tuple[FreeStretch, ...]:
     return tuple(sorted(found, key=lambda stretch: (stretch.weights[0].at, stretch.thread)))
 
 
-def _pick(stretches: tuple[FreeStretch, ...], most: int, least: int = 0) -> tuple[SpanOf, ...]:
+def _pick(state: State, stretches: tuple[FreeStretch, ...], most: int, least: int = 0) -> tuple[SpanOf, ...]:
     """Return the spans of one model call: one long span, or short spans of several threads.
 
     `most` and `least` are the tokens of the first span, as in `longest_span`.
     """
     picked: list[SpanOf] = []
-    total = 0
+    total, most, least = 0, state.counted(most), state.counted(least)
     for stretch in stretches:
         span = longest_span(stretch, most, least) if not picked else longest_span(stretch, _BATCH_TOKENS)
         if span is None:
@@ -373,7 +409,7 @@ def activatable(state: State, now: datetime) -> tuple[tuple[ReadyGroup, int], ..
             # The groups of one thread stay in their order even if the clocks of its messages differ.
             age = (_rank(state, tail, group.span.last, now), first.at.timestamp() if first else 0.0)
             ages[group.id] = max(age, max((ages[g.id] for g, _ in found if g.thread == tail.thread), default=age))
-            found.append((group, tail.tokens_in(group.span)))
+            found.append((group, state.scaled(tail.tokens_in(group.span))))
             next_seq = group.span.last + 1
     return tuple(sorted(found, key=lambda item: (ages[item[0].id], item[0].thread, item[0].span.first)))
 
@@ -512,7 +548,7 @@ def free_stretch(state: State, tail: Tail, *, apart_from: int = 0) -> FreeStretc
     seen = tuple(w for w in weights if tail.is_seen(w.seq))
     ends = closed_ends(seen)
     closed = replace(stretch, weights=seen[: ends[-1] + 1] if ends else ())
-    return closed if closed.weights and closed.tokens >= apart_from else replace(stretch, is_seen=False)
+    return closed if closed.weights and state.scaled(closed.tokens) >= apart_from else replace(stretch, is_seen=False)
 
 
 def longest_span(stretch: FreeStretch, most: int, least: int = 0) -> Span | None:

@@ -1,6 +1,6 @@
 """The input of `decide` (`State`), its results, and the functions that compute a State from a snapshot.
 
-Token counts in a State are calibrated to the model in use.
+Weights, tails and entries have counted tokens. The sums of a State are calibrated to the model in use.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ from memolog.db.queries import Row
 from memolog.db.rows import file_tokens_in, tokens_in
 from memolog.log.snapshot import BufferedRow, GroupRow, LogHead, OtherLimits, RunRow, Snapshot, ThreadHead
 from memolog.text.message_tokens import LARGE_FILE
-from memolog.text.tokens import calibrated
+from memolog.text.tokens import calibrated, uncalibrated
 
 # For how many seconds providers cache a prompt, from their documentation. If they give a range, this is its minimum.
 _CACHE_SECONDS = {"anthropic": 300.0, "openai": 300.0, "google": 300.0, "gemini": 300.0}
@@ -31,8 +31,8 @@ _DEFAULT_CACHE_SECONDS = 300.0
 
 # While the large files of a tail fit into this share of the context window, they count like images. See `without_files`.
 _FILE_SHARE = 0.75
-# The number of rows of other threads whose weights are cached. A row has no text.
-_REMEMBERED_ROWS = 1_024
+# The number of tails of other threads that are cached. They have no text.
+_REMEMBERED_TAILS = 512
 _UNKNOWN_WINDOW = 128_000
 
 
@@ -144,6 +144,8 @@ class Reflect:
     reason: str
     run: str | None = None
     wait: bool = False
+    room: int | None = None
+    """The most tokens of 🔴 and ✅ lines that the log has room for in place of `groups`. None: no line needs to leave the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,17 +244,17 @@ class State:
     @cached_property
     def uncovered_tokens(self) -> int:
         """Return the tokens of messages that the log does not cover, of all threads of the log."""
-        return sum(tail.tokens for tail in self.tails)
+        return self.scaled(sum(tail.tokens for tail in self.tails))
 
     @cached_property
     def seen_tokens(self) -> int:
         """Return the tokens of messages that the log does not cover and a model has seen, of all threads of the log."""
-        return sum(tail.seen_tokens for tail in self.tails)
+        return self.scaled(sum(tail.seen_tokens for tail in self.tails))
 
     @cached_property
     def file_tokens(self) -> int:
         """Return the tokens of large files of the own tail that `tail_tokens` does not include."""
-        return sum(weight.uncounted for weight in self.own_tail.weights)
+        return self.scaled(sum(weight.uncounted for weight in self.own_tail.weights))
 
     @cached_property
     def tail_tokens(self) -> int:
@@ -268,8 +270,12 @@ class State:
         return self.scaled(sum(entry.tokens for entry in self.entries))
 
     def scaled(self, tokens: int) -> int:
-        """Return counted tokens as tokens of the model. The entries of the log have counted tokens."""
+        """Return counted tokens as tokens of the model. Tails and the entries of the log have counted tokens."""
         return _scaled(tokens, self.asked.factor)
+
+    def counted(self, tokens: int) -> int:
+        """Return how many counted tokens are at most this many tokens of the model."""
+        return tokens if self.asked.factor == 1.0 else uncalibrated(self.asked.factor, tokens)
 
     @cached_property
     def taken(self) -> dict[str, list[Span]]:
@@ -283,7 +289,7 @@ class State:
     @cached_property
     def taken_tokens(self) -> int:
         """Return the tokens of the messages in buffered groups and runs, of all threads of the log."""
-        return sum(tail.tokens_in(span) for tail in self.tails for span in self.taken.get(tail.thread, ()))
+        return self.scaled(sum(tail.tokens_in(span) for tail in self.tails for span in self.taken.get(tail.thread, ())))
 
     @property
     def own_tail(self) -> Tail:
@@ -325,12 +331,12 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
     own = Tail(
         thread=snapshot.thread.id,
         cursor=snapshot.cursor,
-        weights=weights_of(snapshot.tail, asked.factor),
+        weights=weights_of(snapshot.tail),
         hinted=snapshot.thread.hints.last_seq > 0,
     )
     window = context_window(asked.model or snapshot.thread.last_model or "") or _UNKNOWN_WINDOW
-    read = (own, *_other_tails(snapshot.others, asked.factor))
-    room = int(window * _FILE_SHARE)
+    read = (own, *_other_tails(snapshot.others))
+    room = uncalibrated(asked.factor, int(window * _FILE_SHARE))
     # Most tails have no large files and stay as they are.
     counted = ((tail, without_files(tail.weights, room)) for tail in read)
     tails = [tail if weights is tail.weights else replace(tail, weights=weights) for tail, weights in counted]
@@ -360,15 +366,9 @@ def _scaled(tokens: int, factor: float) -> int:
     return tokens if factor == 1.0 or not tokens else calibrated(factor, tokens)
 
 
-def weights_of(messages: Sequence[Message], factor: float = 1.0) -> tuple[Weight, ...]:
+def weights_of(messages: Sequence[Message]) -> tuple[Weight, ...]:
     """Return the `Weight` of each message. A tombstone has no tokens and no calls."""
-    weights = _weights(messages)
-    return weights if factor == 1.0 else tuple(_scaled_weight(w, factor) for w in weights)
-
-
-def _scaled_weight(weight: Weight, factor: float) -> Weight:
-    tokens = _scaled(weight.tokens, factor)
-    return replace(weight, tokens=tokens, file_tokens=_scaled(weight.file_tokens, factor))
+    return _weights(messages)
 
 
 def without_files(weights: Sequence[Weight], room: int) -> tuple[Weight, ...]:
@@ -414,17 +414,23 @@ def _is_plain(message: Message) -> bool:
     return message.role == "system" or (len(parts) == 1 and type(parts[0]) is TextPart)
 
 
-def _other_tails(rows: Iterable[Row], factor: float) -> Iterable[Tail]:
-    for thread, of_thread in groupby(rows, key=attrgetter("thread")):
-        found = list(of_thread)
-        weights = tuple(map(_other_weight, found))
-        if factor != 1.0:
-            weights = tuple(_scaled_weight(weight, factor) for weight in weights)
-        yield Tail(thread=thread, cursor=found[0].cursor, weights=weights, hinted=found[0].hinted_seq > 0)
+def _other_tails(rows: Iterable[Row]) -> Iterable[Tail]:
+    for _, of_thread in groupby(rows, key=attrgetter("thread")):
+        yield _other_tail(tuple(of_thread))
 
 
 # Every turn of a shared log reads the rows of the other threads, and most of them are the same as before.
-@remembered(_REMEMBERED_ROWS)
+@remembered(_REMEMBERED_TAILS)
+def _other_tail(rows: tuple[Row, ...]) -> Tail:
+    first = rows[0]
+    return Tail(
+        thread=first.thread,
+        cursor=first.cursor,
+        weights=tuple(map(_other_weight, rows)),
+        hinted=first.hinted_seq > 0,
+    )
+
+
 def _other_weight(row: Row) -> Weight:
     at = from_micros(row.created_at)
     if row.state != "live":
