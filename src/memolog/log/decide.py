@@ -308,18 +308,19 @@ def _fits_after(state: State, config: Config, groups: tuple[GroupRow, ...]) -> b
     """
     new = sum(group.tokens for group in groups[len(_head(groups)) :])
     rest = sum(group.tokens for group in state.entries) - new
-    return new > 0 and state.scaled(rest + config.reflection_target_for(new)) <= (1 - _GROWTH) * config.reflect_at
+    return new > 0 and state.scaled(rest + config.reflection_target_for(new)) <= config.reflect_at
 
 
 def _room(state: State, config: Config, groups: tuple[GroupRow, ...]) -> int | None:
     """Return the tokens that the log has room for in place of `groups`. None if older reflections precede them.
 
-    The oldest lines leave a log first, so a reflection that does not begin with them moves no line to the archive.
+    The oldest lines leave a log first, so a reflection that does not begin with them moves no line to the archive. The log must
+    have room to grow afterwards, so that the next reflections can leave this one as it is.
     """
     if groups[0] is not state.entries[0]:
         return None
     rest = sum(group.tokens for group in state.entries) - sum(group.tokens for group in groups)
-    return max(config.reflect_at // 2, state.counted(config.reflect_at) - rest)
+    return max(config.reflect_at // 4, state.counted(round((1 - 2 * _GROWTH) * config.reflect_at)) - rest)
 
 
 def _full(state: State, config: Config) -> str:
