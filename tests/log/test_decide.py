@@ -448,9 +448,11 @@ def test_a_reflection_leaves_earlier_ones_as_they_are_while_the_log_fits() -> No
 
 
 def test_a_reflection_condenses_everything_old_if_the_log_would_not_fit_otherwise() -> None:
-    """The lines that must be kept get the room that the rest of the log leaves, and the log has room to grow afterwards."""
+    """The lines that must be kept get the room that the rest of the log leaves, but at least half of the log."""
     new = entries(24, 1_000, age=timedelta(hours=1))
-    large = replace(entries(1, 16_000)[0], id="r", kind="reflection")
+    large = replace(entries(1, 20_000)[0], id="r", kind="reflection")
     decision = decided(Reflect, state(entries=(large, *new), generation=1))
     assert decision.groups == ("r", *(f"e{i}" for i in range(4)))
-    assert decision.room == 40_000 * 8 // 10 - 20_000
+    assert decision.room == 20_000
+    alone = decided(Reflect, state(entries=entries(40, 1_000), generation=1))
+    assert alone.room == 40_000 * 8 // 10 - 5_000

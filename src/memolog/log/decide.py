@@ -314,13 +314,16 @@ def _fits_after(state: State, config: Config, groups: tuple[GroupRow, ...]) -> b
 def _room(state: State, config: Config, groups: tuple[GroupRow, ...]) -> int | None:
     """Return the tokens that the log has room for in place of `groups`. None if older reflections precede them.
 
-    The oldest lines leave a log first, so a reflection that does not begin with them moves no line to the archive. The log must
-    have room to grow afterwards, so that the next reflections can leave this one as it is.
+    The oldest lines leave a log first, so a reflection that does not begin with them moves no line to the archive. The log should
+    have room to grow afterwards, so that the next reflections can leave this one as it is. But half of the log is always there
+    for lines that must be kept, because the recent groups take up at most the other half.
     """
     if groups[0] is not state.entries[0]:
         return None
     rest = sum(group.tokens for group in state.entries) - sum(group.tokens for group in groups)
-    return max(config.reflect_at // 4, state.counted(round((1 - 2 * _GROWTH) * config.reflect_at)) - rest)
+    return max(
+        state.counted(config.reflect_at // 2), state.counted(round((1 - 2 * _GROWTH) * config.reflect_at)) - rest
+    )
 
 
 def _full(state: State, config: Config) -> str:
