@@ -116,7 +116,8 @@ class Observer:
         with self._run.scripted as scripted:
             is_observer = request.purpose == "observe"
             text = observed(request.text) if is_observer else reflected(request.text)
-            messages = [json.dumps({"role": "system", "content": request.system}), json.dumps(request.text)]
+            system = json.dumps({"role": "system", "content": request.system}, ensure_ascii=False)
+            messages = [system, json.dumps(request.text, ensure_ascii=False)]
             scripted.call("observer" if is_observer else "reflector", "", messages, text)
             return ModelReply(text=text)
 

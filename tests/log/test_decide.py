@@ -434,3 +434,25 @@ def test_a_retry_from_a_clock_that_was_set_back() -> None:
         seen = state(weights(2, 10), runs=(run,), failures=3, retry_at=at)
         assert isinstance(decide(seen, CONFIG, NOW), Recover) is is_over
         assert breaker_is_open(3, at, NOW) is not is_over
+
+
+def test_a_reflection_leaves_earlier_ones_as_they_are_while_the_log_fits() -> None:
+    """Then only the groups after them are condensed, and no line is archived, so that the beginning of the log stays."""
+    new = entries(29, 1_000, age=timedelta(hours=1))
+    small = replace(entries(1, 8_000)[0], id="r", kind="reflection")
+    decision = decided(Reflect, state(entries=(small, *new), generation=1))
+    assert decision.groups == tuple(f"e{i}" for i in range(9))
+    assert decision.room is None
+    by_hand = decided(Reflect, state(entries=(small, *new), generation=1, by_hand=frozenset({"reflect"})))
+    assert by_hand.groups[0] == "r"
+
+
+def test_a_reflection_condenses_everything_old_if_the_log_would_not_fit_otherwise() -> None:
+    """The lines that must be kept get the room that the rest of the log leaves, but at least half of the log."""
+    new = entries(24, 1_000, age=timedelta(hours=1))
+    large = replace(entries(1, 20_000)[0], id="r", kind="reflection")
+    decision = decided(Reflect, state(entries=(large, *new), generation=1))
+    assert decision.groups == ("r", *(f"e{i}" for i in range(4)))
+    assert decision.room == 20_000
+    alone = decided(Reflect, state(entries=entries(40, 1_000), generation=1))
+    assert alone.room == 40_000 * 8 // 10 - 5_000

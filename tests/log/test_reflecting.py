@@ -254,6 +254,27 @@ async def test_statements_that_no_longer_fit_go_to_the_archive(address: str, clo
         assert (await memory.doctor()).is_healthy
 
 
+async def test_a_second_reflection_leaves_the_first_as_it_is(address: str, clock: FakeClock) -> None:
+    """While the log fits, only what is new is condensed, so that contexts begin as before. Nothing is lost by that."""
+    story = Talk(address, clock, in_one("Assistant wrote the parts of the program"))
+    async with story.memory as memory:
+        thread, found = memory.thread("t1", resource="alice"), list[list[str]]()
+        for number in range(20):
+            await story.tell((f"Name{number} keeps {number} dogs near Town{number}",), answers=12)
+            await memory.settled()
+            clock.advance(days=1)
+            found.append(re.findall(r"<reflection .*?</reflection>", await story.log(), re.DOTALL))
+        several = next(reflections for reflections in found if len(reflections) > 1)
+        before = found[found.index(several) - 1]
+        assert len(before) == 1
+        assert several[0] == before[0]
+        log = await story.log()
+        assert [n for n in range(20) if f"Name{n} keeps {n} dogs near Town{n}" not in log] == []
+        await thread.restore(0)
+        assert "<reflection " not in await story.log()
+        assert (await memory.doctor()).is_healthy
+
+
 async def test_a_log_that_the_model_cannot_condense_is_reported_once(address: str, clock: FakeClock) -> None:
     """It is reported again only after the model has condensed the log meanwhile."""
     reflector = [as_they_are]

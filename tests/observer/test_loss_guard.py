@@ -389,10 +389,10 @@ def test_the_archive_takes_the_oldest_and_says_how_many() -> None:
     assert archived(before, limit, new_group()) is before
     after = archived(before, limit // 2, new_group())
     *rest, told = after.observations
-    assert told.text.startswith("Archive: 6 statements about cousin, 2026-03-01 to 2026-03-06;")
-    assert (told.priority, told.merges) == ("high", ("m1", "m2", "m3", "m4", "m5", "m6"))
-    assert [one.merges for one in rest] == [("m7",), ("m8",), ("m9",), ("m10",), ("m11",)]
-    assert [one.ordinal for one in after.observations] == [1, 2, 3, 4, 5, 6]
+    assert told.text.startswith("Archive: 7 statements about cousin, 2026-03-01 to 2026-03-07;")
+    assert (told.priority, told.merges) == ("high", ("m1", "m2", "m3", "m4", "m5", "m6", "m7"))
+    assert [one.merges for one in rest] == [("m8",), ("m9",), ("m10",), ("m11",)]
+    assert [one.ordinal for one in after.observations] == [1, 2, 3, 4, 5]
     assert after.omitted == ("m11",)
     again = archived(after, limit // 4, new_group())
     (told,) = [one for one in again.observations if "Archive" in one.text]

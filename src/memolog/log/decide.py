@@ -6,6 +6,7 @@ Each rule is a pure function of state, configuration and time. The table in `doc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import takewhile
 from operator import attrgetter
 from typing import Final, TypeAlias
 
@@ -217,9 +218,7 @@ def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
         is_new = state.scope == "resource" and any(tail.weights and not tail.hinted for tail in state.tails)
         if is_new and not is_urgent:
             return None
-    groups = oldest_slice(state, config, now)
-    if by_hand and _is_condensed(groups):
-        groups = state.entries
+    groups = _to_condense(state, config, now)
     # A single reflection is condensed again only if the log would not fit otherwise.
     if _is_condensed(groups) and (by_hand or not groups or state.log_tokens < config.reflect_at):
         return None
@@ -227,7 +226,8 @@ def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
         # A few observations can hardly be shortened, so they are not worth a model call.
         return None
     reason = "asked for by hand" if by_hand else _full(state, config)
-    return Reflect(groups=tuple(entry.id for entry in groups), reason=reason, wait=may_wait)
+    room = _room(state, config, groups)
+    return Reflect(groups=tuple(entry.id for entry in groups), reason=reason, wait=may_wait, room=room)
 
 
 def trim(state: State, config: Config, now: datetime) -> Trim | None:
@@ -290,6 +290,45 @@ def _rest(state: State, now: datetime) -> str:
 
 def _is_condensed(groups: tuple[GroupRow, ...]) -> bool:
     return not groups or (len(groups) == 1 and groups[0].kind == "reflection")
+
+
+def _to_condense(state: State, config: Config, now: datetime) -> tuple[GroupRow, ...]:
+    """Return the groups of a new reflection: the oldest ones, without earlier reflections if the log fits with them."""
+    groups = oldest_slice(state, config, now)
+    if "reflect" in state.asked.by_hand:
+        return state.entries if _is_condensed(groups) else groups
+    return groups[len(_head(groups)) :] if _fits_after(state, config, groups) else groups
+
+
+def _head(groups: tuple[GroupRow, ...]) -> tuple[GroupRow, ...]:
+    """Return the reflections at the beginning of some groups."""
+    return tuple(takewhile(lambda group: group.kind == "reflection", groups))
+
+
+def _fits_after(state: State, config: Config, groups: tuple[GroupRow, ...]) -> bool:
+    """Return whether the log will fit if the reflections at the beginning of `groups` stay as they are.
+
+    Then they are not condensed again, because that would change the beginning of every context, and cost time in proportion to
+    the whole log instead of to what is new.
+    """
+    new = sum(group.tokens for group in groups[len(_head(groups)) :])
+    rest = sum(group.tokens for group in state.entries) - new
+    return new > 0 and state.scaled(rest + config.reflection_target_for(new)) <= config.reflect_at
+
+
+def _room(state: State, config: Config, groups: tuple[GroupRow, ...]) -> int | None:
+    """Return the tokens that the log has room for in place of `groups`. None if older reflections precede them.
+
+    The oldest lines leave a log first, so a reflection that does not begin with them moves no line to the archive. The log should
+    have room to grow afterwards, so that the next reflections can leave this one as it is. But half of the log is always there
+    for lines that must be kept, because the recent groups take up at most the other half.
+    """
+    if groups[0] is not state.entries[0]:
+        return None
+    rest = sum(group.tokens for group in state.entries) - sum(group.tokens for group in groups)
+    return max(
+        state.counted(config.reflect_at // 2), state.counted(round((1 - 2 * _GROWTH) * config.reflect_at)) - rest
+    )
 
 
 def _full(state: State, config: Config) -> str:

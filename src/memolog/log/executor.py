@@ -457,6 +457,7 @@ class Core:
                 "generation": snapshot.log.generation,
                 "log_tokens": sum(group.tokens for group in snapshot.groups),
                 "mode": config.mode,
+                "room": decision.room,
             }
             if snapshot.scope == "thread":
                 inputs |= {"thread": snapshot.thread.id, "hinted": snapshot.thread.hints.last_seq}

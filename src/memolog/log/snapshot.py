@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from memolog.core.cache import Cache
@@ -498,7 +499,7 @@ def reading_others(
         return OtherTails()
     pks = [row.pk for row in rows]
     covered = {row.id: ends.get(row.id, row.cursor) for row in rows}
-    tails = yield from _newest(pks, covered, limits, cache)
+    tails = yield from _newest({row.pk: covered[row.id] for row in rows}, covered, limits, cache)
     totals = {row.place: row for row in (yield q.count_other_messages(**where, read=pks))}
     found: list[OtherTail] = []
     for row in rows:
@@ -521,24 +522,31 @@ def reading_others(
 
 
 def _newest(
-    pks: list[int], covered: Mapping[str, int], limits: OtherLimits, cache: MemoryCache
+    after: Mapping[int, int], covered: Mapping[str, int], limits: OtherLimits, cache: MemoryCache
 ) -> Script[dict[str, list[Message]]]:
-    """Return the newest messages of each thread: as many as a context can show, or more."""
+    """Return the newest messages of each thread that the log does not cover: as many as a context can show, or more."""
     # Tombstones and Memolog's own messages are not shown, so read up to twice as many as are shown.
     most = 2 * limits.messages
     reach = most if limits.tokens is None else min(_FIRST_READ, most)
     while True:
         tails = dict[str, list[Message]]()
-        for message in (yield from reading_newest(pks, reach, cache)):
+        for message in (yield from reading_newest(list(after), reach, cache, after)):
             tails.setdefault(message.thread, []).append(message)
         if reach == most or _is_enough(tails.values(), covered, limits.tokens or 0):
             return tails
         reach = min(4 * reach, most)
 
 
-def reading_newest(pks: Sequence[int], newest: int, cache: MemoryCache) -> Script[list[Message]]:
-    """Return the newest messages of several threads in their order. Reads only the messages that are not cached."""
-    keys = yield messages.newest_of(threads=pks, newest=newest)
+def reading_newest(
+    pks: Sequence[int], newest: int, cache: MemoryCache, after: Mapping[int, int] = MappingProxyType({})
+) -> Script[list[Message]]:
+    """Return the newest messages of several threads in their order. Reads only the messages that are not cached.
+
+    `after` has the sequence number after which the messages of a thread are wanted, by the key of the thread.
+    """
+    keys = [
+        key for key in (yield messages.newest_of(threads=pks, newest=newest)) if key.seq > after.get(key.thread_pk, 0)
+    ]
     found: dict[int, Message] = {}
     for key in keys:
         known = None if key.may_differ else cache.beside.get((key.thread_pk, key.seq, key.id))

@@ -24,7 +24,7 @@ from memolog.db.queries import Row
 from memolog.db.rows import file_tokens_in, tokens_in
 from memolog.log.snapshot import BufferedRow, GroupRow, LogHead, OtherLimits, RunRow, Snapshot, ThreadHead
 from memolog.text.message_tokens import LARGE_FILE
-from memolog.text.tokens import calibrated
+from memolog.text.tokens import calibrated, uncalibrated
 
 # For how many seconds providers cache a prompt, from their documentation. If they give a range, this is its minimum.
 _CACHE_SECONDS = {"anthropic": 300.0, "openai": 300.0, "google": 300.0, "gemini": 300.0}
@@ -32,8 +32,8 @@ _DEFAULT_CACHE_SECONDS = 300.0
 
 # While the large files of a tail fit into this share of the context window, they count like images. See `without_files`.
 _FILE_SHARE = 0.75
-# The number of rows of other threads whose weights are cached. A row has no text.
-_REMEMBERED_ROWS = 1_024
+# The number of tails of other threads whose weights are cached. They have no text.
+_REMEMBERED_TAILS = 512
 _UNKNOWN_WINDOW = 128_000
 
 
@@ -160,6 +160,8 @@ class Reflect:
     reason: str
     run: str | None = None
     wait: bool = False
+    room: int | None = None
+    """The most tokens of 🔴 and ✅ lines that the log has room for in place of `groups`. None: no line needs to leave the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,6 +288,10 @@ class State:
     def scaled(self, tokens: int) -> int:
         """Return counted tokens as tokens of the model. The entries of the log have counted tokens."""
         return _scaled(tokens, self.asked.factor)
+
+    def counted(self, tokens: int) -> int:
+        """Return how many counted tokens are at most this many tokens of the model."""
+        return tokens if self.asked.factor == 1.0 else uncalibrated(self.asked.factor, tokens)
 
     @cached_property
     def taken(self) -> dict[str, list[Span]]:
@@ -433,11 +439,11 @@ def _is_plain(message: Message) -> bool:
 
 def _other_tails(rows: Iterable[Row], unseen: Mapping[str, int], factor: float) -> Iterable[Tail]:
     for thread, of_thread in groupby(rows, key=attrgetter("thread")):
-        found = list(of_thread)
+        found = tuple(of_thread)
         yield Tail(
             thread=thread,
             cursor=found[0].cursor,
-            weights=tuple(map(_other_weight, found)),
+            weights=_other_weights(found),
             hinted=found[0].hinted_seq > 0,
             unseen_from=unseen.get(thread),
             factor=factor,
@@ -445,7 +451,11 @@ def _other_tails(rows: Iterable[Row], unseen: Mapping[str, int], factor: float) 
 
 
 # Every turn of a shared log reads the rows of the other threads, and most of them are the same as before.
-@remembered(_REMEMBERED_ROWS)
+@remembered(_REMEMBERED_TAILS)
+def _other_weights(rows: tuple[Row, ...]) -> tuple[Weight, ...]:
+    return tuple(map(_other_weight, rows))
+
+
 def _other_weight(row: Row) -> Weight:
     at = from_micros(row.created_at)
     if row.state != "live":

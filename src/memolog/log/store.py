@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import partial
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Final
 
@@ -363,18 +364,23 @@ class Logs(TimedCalls):
         """Create a generation in which a reflection replaces the groups that it covers, and return the generation.
 
         Groups that were activated after the reflection started stay active. Cursors and buffered groups do not change. If the
-        reflection no longer covers the beginning of the log, it becomes void and None is returned. Raises Conflict if the log has
-        changed.
+        reflection no longer covers the beginning of the log, or the oldest groups after earlier reflections, it becomes void and
+        None is returned. Raises Conflict if the log has changed.
         """
         log, at = snapshot.log, to_micros(now)
-        covered = [group for group in snapshot.groups if group.id in set(covers)]
-        rest = [group for group in snapshot.groups if group.id not in set(covers)]
+        wanted = set(covers)
+        earlier = list(takewhile(lambda group: group.id not in wanted, snapshot.groups))
+        covered = [group for group in snapshot.groups if group.id in wanted]
+        end = len(earlier) + len(covered)
+        rest = [*earlier, *snapshot.groups[end:]]
         # A reflection of a shared log may have hints for several threads.
         hints = (yield q.group_hints(group_pk=group_pk))[0].hints
         hinted = list(loads(hints).get("threads", ())) if hints else []
         yield from _lock_threads(snapshot.resource, log.pk, log.version, [rendered.id], hinted=hinted)
         yield from _take(log.pk, log.version)
-        if [group.id for group in covered] != list(covers) or covered != list(snapshot.groups[: len(covered)]):
+        is_behind = any(group.kind != "reflection" for group in earlier)
+        is_apart = [group.id for group in snapshot.groups[len(earlier) : end]] != list(covers)
+        if is_behind or is_apart:
             yield q.set_group_state(group_pk=group_pk, state="void")
             return None
         yield q.supersede(group_pk=group_pk)
@@ -395,7 +401,7 @@ class Logs(TimedCalls):
                 log.pk,
                 log.generation + 1,
                 "reflection",
-                [group_pk, *(group.pk for group in rest)],
+                [*(group.pk for group in earlier), group_pk, *(group.pk for group in snapshot.groups[end:])],
                 at,
                 before=sum(group.tokens for group in snapshot.groups),
                 after=after,

@@ -131,6 +131,9 @@ _LONG: Final = 4_000
 _MAX_ANALYSED: Final = 32_000
 _ANALYSED: Final = 16
 _analysed = remembered(_ANALYSED)(Evidence)
+# One model call observes short conversations of several threads, and each is compared with all others. So they are cached too.
+_CONVERSATIONS: Final = 64
+_conversation = remembered(_CONVERSATIONS)(Evidence)
 
 
 def evidence_in(text: str) -> Evidence:
@@ -145,6 +148,16 @@ def joined(texts: Iterable[str]) -> Evidence:
         found = list(group)
         parts += found if is_long else ["\n".join(found)]
     return evidence_in(parts[0] if parts else "") if len(parts) <= 1 else _Joined([evidence_in(part) for part in parts])
+
+
+def conversation(text: str) -> Evidence:
+    """Return the messages of a conversation as evidence. A short one is analysed once for all checks of a batch."""
+    return _conversation(text) if len(text) < _LONG else evidence_in(text)
+
+
+def together(parts: Sequence[Evidence]) -> tuple[Evidence, ...]:
+    """Return several texts as one evidence, or an empty tuple if there are none."""
+    return tuple(parts) if len(parts) <= 1 else (_Joined(parts),)
 
 
 def support(text: str, evidence: Evidence) -> float:

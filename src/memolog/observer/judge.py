@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
+from itertools import groupby
 from typing import Final, Literal, TypeAlias, get_args
 
 from memolog.core.message import Message, ToolResultPart, pairs_of
@@ -18,6 +19,7 @@ from memolog.core.thread import Hints
 from memolog.observer.drafts import Draft
 from memolog.observer.evidence import (
     Evidence,
+    conversation,
     evidence_in,
     has_word,
     is_english,
@@ -28,6 +30,7 @@ from memolog.observer.evidence import (
     returned_text,
     said_text,
     source_text,
+    together,
     ungrounded,
 )
 from memolog.text.identifiers import Kind, content_words, folded, mentions, squeezed
@@ -193,10 +196,16 @@ def voices_of(
     messages, foreign, log = tuple(messages), tuple(foreign), tuple(log)
     by_user = [*(said_text(message) for message in messages if is_spoken_by_user(message)), *said]
     others = [said_text(message) for message in messages if not is_spoken_by_user(message)]
-    returned = [*map(returned_text, messages), *map(source_text, foreign)]
+    returned = list(map(returned_text, messages))
     for line in log:
         (by_user if is_of_user(line) else returned if is_of_tool(line) else others).append(line_text(line))
-    return Voices(said=evidence_of([*by_user, *others]), returned=evidence_of(returned), by_user=evidence_of(by_user))
+    threads = groupby(foreign, key=lambda message: (message.resource, message.thread))
+    of_others = ("\n".join(filter(None, map(source_text, found))) for _, found in threads)
+    return Voices(
+        said=evidence_of([*by_user, *others]),
+        returned=together([*evidence_of(returned), *map(conversation, filter(None, of_others))]),
+        by_user=evidence_of(by_user),
+    )
 
 
 def line_text(line: Observation | Draft) -> str:

@@ -398,8 +398,8 @@ def _carried(lines: Sequence[Observation], group: NewGroup, *, after: int) -> li
 # ---------------------------------------------------------------- the archive
 
 _ARCHIVED, _SUBJECT, _SINCE = "archived", "subject", "since"
-# Archive until a tenth of the limit is free. Otherwise the next reflection would be due immediately.
-_ROOM: Final = 0.9
+# Archive until a quarter of the limit is free, so that the next reflections need not archive lines again.
+_ROOM: Final = 0.75
 _MOST_SUBJECTS: Final = 12  # maximum number of subjects, without "other things"
 _OTHER: Final = "other things"
 

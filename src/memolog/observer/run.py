@@ -556,7 +556,9 @@ class RunExecutor:
             # The lines cannot be condensed further. Those that do not fit in the log are archived.
             answer = Reflected(parsed=ParsedReflection(), version="archive")
         # Comparing many lines takes long, so a worker thread does it.
-        group, kept, faults = await asyncio.to_thread(self._kept, given, staying, answer, config)
+        group, kept, faults = await asyncio.to_thread(
+            self._kept, given, staying, answer, config, work.run.inputs.get("room")
+        )
         length = sum(observation.tokens for observation in kept.observations)
         if not 0 < length < size:
             raise RunFault(
@@ -607,13 +609,19 @@ class RunExecutor:
         )
 
     def _kept(
-        self, given: ReflectInput, staying: Sequence[Observation], answer: Reflected, config: Config
+        self,
+        given: ReflectInput,
+        staying: Sequence[Observation],
+        answer: Reflected,
+        config: Config,
+        room: int | None,
     ) -> tuple[str, Guarded, tuple[str, ...]]:
         """Return the id of the new group, its lines after the loss guard and the archive, and the faults."""
         parsed, lines = answer.parsed, given.observations
+        limit = config.reflect_at if room is None else room
         group = self._new_group(redactor_for(config))
         if not parsed.lines:
-            return group.id, archived(unchanged([*lines, *staying], group), config.reflect_at, group), ()
+            return group.id, archived(unchanged([*lines, *staying], group), limit, group), ()
         drafted = reflections_from(parsed, lines, group, given.aliases)
         judged = judge_reflection(drafted, lines, policy=config.grounding)
         kept = guarded(judged.observations, lines, group, staying=staying)
@@ -623,7 +631,7 @@ class RunExecutor:
             *(("carried_over",) if kept.carried else ()),
             *(("lost",) if kept.omitted else ()),
         )
-        return group.id, archived(kept, config.reflect_at, group), faults
+        return group.id, archived(kept, limit, group), faults
 
     async def _hints_before(self, resource: str, work: StoredRun) -> dict[str, Hints]:
         """Return the hints of the log's threads by thread, without hints that changed since the run was created."""

@@ -117,6 +117,12 @@ def calibrated(factor: float, tokens: int) -> int:
     return math.ceil(round(max(tokens, 0) * usable, 6))
 
 
+def uncalibrated(factor: float, tokens: int) -> int:
+    """Return how many counted tokens the provider will probably report as at most `tokens` tokens."""
+    usable = factor if _MIN_RATIO <= factor <= _MAX_RATIO else _usable(factor)
+    return math.floor(round(max(tokens, 0) / usable, 6))
+
+
 def _usable(factor: float) -> float:
     """Return the factor within its limits, or 1 if the factor is not a positive finite number."""
     return _clamped(factor) if 0 < factor < math.inf else 1.0
