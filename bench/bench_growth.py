@@ -19,7 +19,7 @@ import json
 import os
 import random
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -45,7 +45,7 @@ class Journal:
         self.most = 0.0
 
     @contextlib.asynccontextmanager
-    async def watched(self) -> AsyncIterator[None]:
+    async def watched(self) -> AsyncGenerator[None]:
         """Look at the sizes while the block runs."""
         watching = asyncio.create_task(self._watch())
         try:
