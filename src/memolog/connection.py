@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 
 from memolog.compaction.compactor import Compacting
 from memolog.context.build import Contexts
@@ -376,9 +375,9 @@ async def open_store(address: str = "memolog.db", config: Config | None = None) 
 def _import_tracing() -> None:
     """Import OpenTelemetry, if it is installed. Otherwise the first turn would do so on the event loop."""
     with contextlib.suppress(ImportError):
-        from opentelemetry import context  # noqa: PLC0415 - slow to import, and optional
+        from opentelemetry import context, trace  # noqa: PLC0415 - slow to import, and optional
 
-        import_module("opentelemetry.trace")
+        trace.get_tracer("memolog")
         context.get_current()
 
 
