@@ -44,8 +44,6 @@ SCRIPTS: Final = {"messages.ready", "messages.ready_soon", "messages.saving"}
 # They take a snapshot, which names its resource and which only a method that named it gives out; the log that they change must
 # be of that resource.
 BY_SNAPSHOT: Final = {"logs.plans", "logs.activate_reflection", "logs.restore"}
-# It returns the name of a resource to the task that indexes in the background, and to nobody else.
-ACROSS_RESOURCES: Final = {"indexing.next_waiting"}
 MINUTE: Final = timedelta(minutes=1)
 NOW: Final = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 AFTER: Final = NOW + timedelta(days=999)
@@ -379,11 +377,9 @@ def calls(full_name: str, method: Callable[..., Any], resource: str, lease: Leas
 def test_every_method_has_a_case() -> None:
     """A method names its resource first, and a new parameter needs a value here."""
     for name, method in METHODS.items():
-        if name in ACROSS_RESOURCES:
-            continue
         first = "snapshot" if name in BY_SNAPSHOT else "resource"
         assert next(iter(inspect.signature(method).parameters)) == first, name
-    assert SCRIPTS | BY_SNAPSHOT | ACROSS_RESOURCES | set(FURTHER) | MAKE_IDS <= set(METHODS)
+    assert SCRIPTS | BY_SNAPSHOT | set(FURTHER) | MAKE_IDS <= set(METHODS)
 
 
 def test_the_store_itself_names_a_resource(store: Store) -> None:
@@ -396,7 +392,7 @@ def test_the_store_itself_names_a_resource(store: Store) -> None:
     }
 
 
-@pytest.mark.parametrize("name", sorted(METHODS.keys() - SCRIPTS - BY_SNAPSHOT - ACROSS_RESOURCES))
+@pytest.mark.parametrize("name", sorted(METHODS.keys() - SCRIPTS - BY_SNAPSHOT))
 async def test_what_is_foreign_does_not_exist(store: Store, clock: FakeClock, name: str) -> None:
     """A stranger gets the same answer whether or not the thing exists, and changes nothing of it."""
     lease = Lease(name="lock", owner="owner", fence=1, expires_at=clock.now() + MINUTE)
@@ -422,7 +418,7 @@ async def test_ids_that_are_none_are_refused(store: Store) -> None:
     hers = await everything(store)
     tried = 0
     for full_name, method in public_methods(store).items():
-        if full_name in SCRIPTS | BY_SNAPSHOT | ACROSS_RESOURCES:
+        if full_name in SCRIPTS | BY_SNAPSHOT:
             continue
         good = arguments(full_name, method, lease)
         assert "resource" in good, full_name

@@ -61,11 +61,16 @@ def patient_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "_GIVE_BACK_SECONDS", 120.0)
 
 
-@pytest.fixture(autouse=True)
-def quiet_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nothing be indexed in the background, so that no test depends on its moment; tests of it set a shorter pause."""
-    monkeypatch.setattr(background, "IDLE_SECONDS", 3_600.0)
-    monkeypatch.setattr(background, "BUSY_SECONDS", 36_000.0)
+@pytest.fixture(scope="session", autouse=True)
+def quiet_index() -> Iterator[None]:
+    """Let nothing be indexed in the background, so that no test depends on its moment; tests of it set a shorter pause.
+
+    The scope includes databases that several tests share.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(background, "IDLE_SECONDS", 3_600.0)
+        patched.setattr(background, "BUSY_SECONDS", 36_000.0)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,5 +1,6 @@
 """The index is brought up to date in the background, and a search with too much to index says what is missing."""
 
+import asyncio
 from collections.abc import Iterator
 from unittest.mock import patch
 
@@ -104,6 +105,43 @@ async def test_a_busy_process_indexes_too(memory: Memory) -> None:
         return await has_documents(memory)
 
     await until(saves_and_has_documents)
+
+
+@pytest.mark.usefixtures("eager")
+async def test_settling_leaves_no_task(memory: Memory) -> None:
+    """It ends the task that indexes after its batch. The rest is indexed after the next pause."""
+    await save_texts(memory, "t", *(f"whale {number}" for number in range(300)))
+    await until(lambda: has_documents(memory))
+    await memory.settled()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    await until(lambda: is_paid(memory))
+
+
+@pytest.mark.usefixtures("eager")
+async def test_closing_leaves_no_task(address: str, clock: FakeClock) -> None:
+    """Neither while rows are indexed nor while a pause runs."""
+    async with Memory(address, clock=clock) as memory:
+        await save_texts(memory, "t", *(f"whale {number}" for number in range(300)))
+        await until(lambda: has_documents(memory))
+    async with Memory(address, clock=clock) as memory:
+        await save_texts(memory, "t", "another whale")
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.usefixtures("eager")
+async def test_a_search_that_leaves_rows_is_a_reason_to_index(
+    address: str, clock: FakeClock, engine_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that only searches indexes the rest."""
+    if engine_name == "memory":
+        pytest.skip("it is gone with its process")
+    monkeypatch.setattr(search, "_MOST_INDEXED", 1)
+    with patch.object(background, "IDLE_SECONDS", 3_600.0):
+        async with Memory(address, clock=clock) as first:
+            await save_texts(first, "t", *(f"whale {number}" for number in range(300)))
+    async with Memory(address, clock=clock) as second:
+        assert (await second.resource(RESOURCE).search("whale")).unindexed > 0
+        await until(lambda: is_paid(second))
 
 
 async def test_a_reader_indexes_nothing(memory: Memory, address: str, clock: FakeClock, engine_name: str) -> None:

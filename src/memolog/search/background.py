@@ -6,7 +6,7 @@ import logging
 
 from memolog.errors import MemologError
 from memolog.search.analysis import Redact
-from memolog.search.index import Indexing
+from memolog.search.index import Indexing, reading_next_waiting
 
 _log = logging.getLogger("memolog")
 
@@ -23,40 +23,41 @@ _OWN = "search.index"
 class BackgroundIndexing:
     """Indexes the rows that this process, or an earlier one, has written. `wrote` must be called after each commit.
 
-    A timer waits for a pause. A task exists only while rows are indexed.
+    A pause is a timer of the event loop. There is a task only while rows are indexed.
     """
 
     def __init__(self, indexing: Indexing, redact: Redact) -> None:
         self._indexing, self._redact = indexing, redact
         self._loop = asyncio.get_running_loop()
-        self._writes = 0
-        # The number of writes when the timer was set, and how often it found that more was written.
-        self._writes_then = self._busy_looks = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._writes = self._seen = 0
+        """The number of writes, and that number when the last task began."""
         self._is_awake = False
+        """Whether a timer or a task is running, or is about to begin."""
         self._is_closed = False
-        self._more = False
-        """Whether rows were left when the last task ended."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[bool] | None = None
+        self._is_stopping = False
+        """Whether the task must end after its batch."""
 
     def wrote(self, name: str) -> None:
         """Note a commit of this process. May be called on any thread."""
-        if name == _OWN:
-            return
-        self._writes += 1
+        if name != _OWN:
+            self._writes += 1
+        # A search that has indexed only a part of the rows begins a pause too, but is no reason to make the pause longer.
         if not self._is_awake and not self._is_closed:
             self._is_awake = True
             # A closed event loop is an error of the caller, and must not fail a write that is committed.
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._wait_for_a_pause)
+                self._loop.call_soon_threadsafe(self._pause)
 
     async def settled(self) -> None:
-        """Wait until no rows are being indexed. Rows that wait for a pause are not waited for."""
+        """Wait until the running batch ends. Indexing continues after the next pause."""
         if self._task is not None:
+            self._is_stopping = True
             await asyncio.wait({self._task})
 
     async def close(self) -> None:
-        """Stop after the running batch."""
+        """Stop after the running batch. A later write begins no other batch."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -64,52 +65,55 @@ class BackgroundIndexing:
             self._task.cancel()
             await asyncio.wait({self._task})
 
-    # ------------------------------------------------------------ waiting
-
-    def _wait_for_a_pause(self) -> None:
-        self._busy_looks = 0
-        self._set_timer()
-
-    def _set_timer(self) -> None:
+    def _pause(self, waited: float = 0.0) -> None:
+        """Begin a pause. `waited` are the seconds since the last batch or the first write after it."""
         if not self._is_closed:
-            self._writes_then = self._writes
-            self._timer = self._loop.call_later(IDLE_SECONDS, self._look)
+            self._timer = self._loop.call_later(IDLE_SECONDS, self._end_pause, waited + IDLE_SECONDS, self._writes)
 
-    def _look(self) -> None:
-        """Begin to index if nothing was written since the timer was set, or if the process has been busy for long."""
-        is_idle = self._writes == self._writes_then and not self._indexing.callers
-        self._busy_looks += 1
-        if is_idle or self._busy_looks >= BUSY_SECONDS / IDLE_SECONDS:
-            self._task = self._loop.create_task(self._index(self._writes), name="memolog-index")
+    def _end_pause(self, waited: float, writes: int) -> None:
+        is_idle = writes == self._writes and not self._indexing.callers
+        if is_idle or waited >= BUSY_SECONDS:
+            self._timer = None
+            self._seen = self._writes
+            self._task = self._loop.create_task(self._index(), name="memolog-index")
             self._task.add_done_callback(self._ended)
         else:
-            self._set_timer()
+            self._pause(waited)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._task = None
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            # The rows stay in the queue. The next write begins again.
-            log = _log.info if isinstance(error, MemologError) else _log.warning
-            log("background indexing has stopped: %s", error)
-        if error is None and self._more:
-            self._wait_for_a_pause()
+    def _ended(self, task: asyncio.Task[bool]) -> None:
+        self._task, self._is_stopping = None, False
+        if task.cancelled() or task.exception() is not None:
+            self._is_awake = False
+        elif not task.result():
+            self._pause()
         else:
             self._is_awake = False
+            # A write on another thread may have come before this line, but after the task has ended.
+            if self._writes != self._seen:
+                self.wrote(_OWN)
 
-    # ------------------------------------------------------------ indexing
+    async def _index(self) -> bool:
+        """Index until the next write. Return whether nothing waits any more, or nothing can be indexed before the next write."""
+        try:
+            return await self._index_all()
+        except MemologError as error:
+            # The rows stay in the queue. The next write begins again.
+            _log.info("the search index cannot be updated: %s", error)
+            return True
 
-    async def _index(self, writes: int) -> None:
-        """Index until nothing waits or this process writes again."""
-        self._more = True
-        resource = await self._indexing.next_waiting("")
+    async def _index_all(self) -> bool:
+        resource = await self._next_after("")
         while resource is not None:
             batch = await self._indexing.index_batch(resource, self._redact, rows=_ROWS)
-            # No row was added if another process indexes the same rows.
-            is_held = batch is not None and not batch.added
-            if is_held or writes != self._writes or self._indexing.callers:
-                return
+            if batch is not None and not batch.added:
+                # Another process indexes the same rows.
+                return False
+            if self._seen != self._writes or self._indexing.callers or self._is_stopping:
+                return False
             if batch is None:
-                resource = await self._indexing.next_waiting(resource)
+                resource = await self._next_after(resource)
             await asyncio.sleep(0)
-        self._more = writes != self._writes
+        return True
+
+    async def _next_after(self, resource: str) -> str | None:
+        return await self._indexing.engine.read(lambda: reading_next_waiting(resource))

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import nlargest
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 USER: Final = 0
@@ -103,6 +104,8 @@ _EIGHTHS: Final = 8
 BESIDE: Final = tuple((side * distance, share) for distance, share in enumerate(_NEAR, start=1) for side in (-1, 1))
 _NOTHING: Final[Mapping[str, float]] = {}
 
+_MORE: Final = len(_OFTEN)
+
 _Table: TypeAlias = tuple[list[float], ...]
 
 
@@ -146,14 +149,10 @@ class _Scale:
     def add(self, posting: Posting, factor: float, into: dict[int, float], only: set[int] | None = None) -> None:
         """Add the scores of a term to the documents that contain it. `only`, if given, is a subset of these documents."""
         _add(posting.keys if only is None else only, self.messages[0], self.others[0], factor, into)
-        for step, keys in ((1, posting.often), (2, posting.very_often)):
+        for step, keys in ((_MORE, posting.often), (_MORE + 1, posting.very_often)):
             # The score for the lower frequency was added before.
-            more, less = self.messages[step], self.messages[step - 1]
-            for key in keys if only is None else only.intersection(keys):
-                if key > 0:
-                    into[key] += factor * (more[key & 0xFF] - less[key & 0xFF])
-                else:
-                    into[key] += factor * (self.of(key, step) - self.of(key, step - 1))
+            some = keys if only is None else only.intersection(keys)
+            _add(some, self.messages[step], self.others[step], factor, into)
 
     def of(self, key: int, step: int) -> float:
         """Return the score of a term in one document."""
@@ -171,20 +170,25 @@ def _add(
         into.update({key: factor * (said[key & 0xFF] if key > 0 else others[-key & 0x1FF]) for key in keys})
 
 
-@lru_cache(2_048)
+@lru_cache(1_024)
 def _column(average: int) -> _Table:
-    """Return the BM25 scores for each frequency and each step of the length. `average` is in eighths of a word."""
+    """Return the BM25 scores for each frequency and each step of the length. `average` is in eighths of a word.
+
+    The tables from `_MORE` on have the differences from one frequency to the next.
+    """
     norms = [_K1 * (1 - _B + _B * length * _EIGHTHS / average) for length in LENGTHS]
-    return tuple([(_K1 + 1) * times / (times + norm) for norm in norms] for times in _OFTEN)
+    scores = [[(_K1 + 1) * times / (times + norm) for norm in norms] for times in _OFTEN]
+    more = ([b - a for a, b in zip(*pair, strict=True)] for pair in pairwise(scores))
+    return *scores, *more
 
 
 def _interleaved(columns: Sequence[_Table], size: int) -> _Table:
-    """Return the BM25 scores for each frequency by the last bits of a key.
+    """Return the tables of `_column`, by the last bits of a key.
 
     In the key of a message, the class is in the last two bits. In the key of an observation or a task, these two bits are 0, and
     the bit before the length says whether it is a task.
     """
-    tables = tuple([0.0] * size for _ in _OFTEN)
+    tables = tuple([0.0] * size for _ in columns[0])
     for kind, column in enumerate(columns):
         for table, scores in zip(tables, column, strict=True):
             if size == PLACE:

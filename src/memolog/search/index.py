@@ -86,11 +86,6 @@ class Indexing(Calls):
         check_ids(resource=resource)
         return (await self.engine.fetch(q.count_waiting(resource=resource), tuple[int]))[0][0]
 
-    async def next_waiting(self, after: str) -> str | None:
-        """Return the first resource after `after` that has rows to index, in the order of the database. None if there is none."""
-        rows = await self.engine.fetch(q.next_waiting(after=after), tuple[str | None])
-        return rows[0][0]
-
 
 class IndexedBatch(NamedTuple):
     """A batch of rows that was written to the index."""
@@ -99,6 +94,12 @@ class IndexedBatch(NamedTuple):
     """The characters of the rows, and an amount for each row."""
     added: bool
     """False if other processes have indexed all of these rows meanwhile."""
+
+
+def reading_next_waiting(after: str) -> Script[str | None]:
+    """Return the first resource after `after` that has rows to index, in the order of the database. None if there is none."""
+    rows = yield q.next_waiting(after=after)
+    return rows[0].resource
 
 
 def reading_scope(resource: str) -> Script[int | None]:

@@ -93,7 +93,8 @@ async def search_memory(
     shown = lines[start : start + wanted.limit]
     rest = replace(wanted, limit=wanted.limit - len(shown))
     results, reached = await _page(store, resource, scored, max(0, start - len(lines)), marker, rest, rows)
-    results = [*shown, *(replace(one, rank=one.rank + len(lines)) for one in results)]
+    if lines:
+        results = [*shown, *(replace(one, rank=one.rank + len(lines)) for one in results)]
     reached = len(lines) + reached if start + len(shown) >= len(lines) else start + len(shown)
     total = len(lines) + len(scored)
     return SearchAnswer(

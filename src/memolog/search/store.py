@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
@@ -124,28 +124,27 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[SearchHi
     names = query.threads | query.without_threads
     threads = (yield q.thread_keys(resource=resource, threads=sorted(names))) if names else ()
     filters = _filter_values(scope_pk, query, {row.id: row.pk for row in threads})
-    bounds = _bounds(query, filters["thread_pks"])
-    if bounds is None:
+    area = yield from _reading_area(query, filters["thread_pks"])
+    if not area.ranges:
         return SearchHits()
     rows = yield q.stats(scope_pk=scope_pk)
     # If messages are excluded, the rarity of a word is its rarity in the other documents.
-    rows = [row for row in rows if bounds[1] > 0 or row.kind in (OBSERVATION, TASK)]
+    rows = [row for row in rows if area.ranges[0][1] > 0 or row.kind in (OBSERVATION, TASK)]
     stats = Stats(documents={row.kind: row.documents for row in rows}, lengths={row.kind: row.length for row in rows})
     said = frozenset(query.said)
     named = yield q.speakers(scope_pk=scope_pk, limit=_MOST_SPEAKERS)
     speakers = frozenset(row.name for row in named if not said.isdisjoint(words_of(row.name)))
-    terms = Terms(scope_pk, bounds, is_narrow=_is_narrow(query))
+    terms = Terms(scope_pk, area.ranges, is_narrow=_is_narrow(query))
     unwanted, too_many = yield from terms.reading_unwanted(query.without)
     wishes = _without_names(query, speakers)
     for reading in (terms.reading, terms.reading_loosely):
         postings, left_out = yield from reading(wishes)
+        if area.lines is not None:
+            postings = _only(postings, area.lines.__contains__, said=True)
         if query.sources == _TASKS and stats.documents.get(OBSERVATION):
-            postings = [
-                replace(posting, **{name: [k for k in getattr(posting, name) if is_task(k)] for name in _KEY_LISTS})
-                for posting in postings
-            ]
+            postings = _only(postings, is_task, said=False)
         allowed = None
-        if _filters(query):
+        if _filters(query if area.lines is None else replace(query, threads=frozenset())):
             hits = set[int]().union(*(posting.keys for posting in postings))
             allowed = yield from _passing(query, filters, hits - unwanted)
         found = drafted(postings, stats, query, allowed)
@@ -174,16 +173,40 @@ def _without_names(query: Query, speakers: frozenset[str]) -> tuple[Wish, ...]:
     return others or query.wishes
 
 
-def _bounds(query: Query, threads: Sequence[int]) -> Bounds | None:
-    """Return the first and last key to search, limited to the thread if the query names one. None if no named thread exists."""
+class _Area(NamedTuple):
+    """The part of the index in which a query is searched."""
+
+    ranges: tuple[Bounds, ...]
+    """The first and the last key of each range. The range of the messages comes first."""
+    lines: frozenset[int] | None = None
+    """If the query names one thread, the keys of its observations. The ranges then contain no messages of other threads."""
+
+
+def _reading_area(query: Query, threads: Sequence[int]) -> Script[_Area]:
     if query.threads and not threads:
-        return None
-    last = -1 if query.sources and not query.sources & _SAID else LAST
-    if len(threads) != 1 or last < 0:
-        return FIRST, last
-    # The keys of observations do not contain a thread, so a filter selects them, not the bounds.
-    first = FIRST if _wants_others(query) else first_key_of(threads[0])
-    return first, first_key_of(threads[0] + 1) - 1
+        return _Area(())
+    has_messages = not query.sources or bool(query.sources & _SAID)
+    if len(threads) != 1:
+        return _Area(((FIRST, LAST if has_messages else -1),))
+    # The keys of observations do not contain a thread, so they are read.
+    rows = (yield q.lines_of_thread(thread_pk=threads[0])) if _wants_others(query) else ()
+    lines = frozenset(row.doc for row in rows)
+    said = ((first_key_of(threads[0]), first_key_of(threads[0] + 1) - 1),) if has_messages else ()
+    return _Area((*said, (min(lines), max(lines))) if lines else said, lines)
+
+
+def _only(postings: Iterable[Posting], is_wanted: Callable[[int], bool], *, said: bool) -> list[Posting]:
+    """Return postings with the wanted keys of observations and tasks. `said` keeps the keys of messages."""
+    return [
+        replace(
+            posting,
+            **{
+                name: [key for key in getattr(posting, name) if (said if key > 0 else is_wanted(key))]
+                for name in _KEY_LISTS
+            },
+        )
+        for posting in postings
+    ]
 
 
 def _wants_others(query: Query) -> bool:
@@ -199,12 +222,10 @@ def _filters(query: Query) -> bool:
 
 
 def _is_narrow(query: Query) -> bool:
-    """Return whether filters other than the bounds may remove many hits."""
+    """Return whether filters other than the ranges of keys may remove many hits."""
     phrases = query.phrases or query.without_phrases
-    # Messages, and the messages of one thread, have their own range of keys, so such filters remove few hits.
-    is_place = (not query.sources or query.sources >= _SAID) and (
-        not query.threads or (len(query.threads) == 1 and not _wants_others(query))
-    )
+    # Messages, and the documents of one thread, have their own ranges of keys, so such filters remove few hits.
+    is_place = (not query.sources or query.sources >= _SAID) and len(query.threads) <= 1
     others = replace(query, sources=frozenset(), threads=frozenset())
     return bool(phrases) or not is_place or _filters(others)
 
@@ -273,11 +294,11 @@ class _Listed(NamedTuple):
 
 
 class Terms:
-    """Looks up the words of one query in the index of one resource, between two keys."""
+    """Looks up the words of one query in the index of one resource, in some ranges of keys."""
 
-    def __init__(self, scope_pk: int, bounds: Bounds, *, is_narrow: bool = False) -> None:
-        """Set the index and the bounds. `is_narrow` says that filters will remove most hits."""
-        self._scope_pk, self._bounds, self._is_narrow = scope_pk, bounds, is_narrow
+    def __init__(self, scope_pk: int, ranges: Sequence[Bounds], *, is_narrow: bool = False) -> None:
+        """Set the index and the ranges. `is_narrow` says that filters will remove most hits."""
+        self._scope_pk, self._ranges, self._is_narrow = scope_pk, ranges, is_narrow
         self._insides = _MOST_INSIDE
         self._cut: list[str] = []
         self.relaxed: list[str] = []
@@ -392,8 +413,12 @@ class Terms:
         wanted = {f'"{self._scope_pk:x}:{term}"': term for term in terms}
         lists: dict[str, str] = {}
         for some in chunks(list(wanted), _TERMS_A_QUERY):
-            rows = yield q.hits(terms=some, first=self._bounds[0], last=self._bounds[1], most=most + 1)
-            lists |= {wanted[row.term]: row.keys for row in rows if row.keys and row.keys != "[]"}
+            for first, last in self._ranges:
+                rows = yield q.hits(terms=some, first=first, last=last, most=most + 1)
+                for row in rows:
+                    if row.keys and row.keys != "[]":
+                        term = wanted[row.term]
+                        lists[term] = _joined(lists[term], row.keys, most) if term in lists else row.keys
         return lists
 
     def _read_further(self, found: Collection[_Listed]) -> Script[list[_Listed]]:
@@ -443,6 +468,14 @@ def _words_like(scope_pk: int, wish: Wish, most: int) -> Script[tuple[list[str],
         rows = yield q.words_with_grams(scope_pk=scope_pk, grams=wanted, count=len(wanted), limit=most)
     # A word may have the same trigrams in another order, so the words are checked.
     return [row.word for row in rows if wish.inside is None or wish.inside in row.word], len(rows) == most
+
+
+def _joined(listed: str, more: str, most: int) -> str:
+    """Return two JSON lists of keys as one, cut after `most` + 1 keys."""
+    joined = f"{listed[:-1]},{more[1:]}"
+    if joined.count(",") <= most:
+        return joined
+    return json.dumps(json.loads(joined)[: most + 1], separators=(",", ":"))
 
 
 def keys_in(listed: str | None) -> list[int]:

@@ -24,8 +24,7 @@ SELECT id FROM (SELECT id FROM threads WHERE resource = :resource AND id > :thre
 -- list_threads --
 -- Newest activity first. A page begins after the key of a row, so that threads may be added and deleted between pages.
 {select_threads}
-WHERE t.resource = :resource
-  AND (t.updated_at < :before_at OR (t.updated_at = :before_at AND t.pk < :before_pk))
+WHERE t.resource = :resource AND (t.updated_at, t.pk) < (:before_at, :before_pk)
 ORDER BY t.updated_at DESC, t.pk DESC
 LIMIT :limit
 
@@ -35,8 +34,9 @@ SET title = :title, metadata = :metadata, overrides = :overrides, updated_at = :
 WHERE resource = :resource AND id = :thread
 
 -- lock_thread --
--- A writer locks the row of the thread first, so that the writers of one thread run one after the other on both engines.
-UPDATE threads SET updated_at = updated_at WHERE resource = :resource AND id = :thread
+-- A writer locks the row of the thread first, so that the writers of one thread run one after the other on both engines. The column
+-- is in no index, because SQLite would also write to the index.
+UPDATE threads SET created_at = created_at WHERE resource = :resource AND id = :thread
 RETURNING pk, last_seq
 
 -- thread_keys --
@@ -44,7 +44,7 @@ SELECT id, pk FROM threads WHERE resource = :resource AND id IN (:threads[])
 
 -- lock_key --
 -- Several threads are locked one by one, by rising keys, to avoid deadlocks.
-UPDATE threads SET updated_at = updated_at WHERE pk = :thread_pk
+UPDATE threads SET created_at = created_at WHERE pk = :thread_pk
 
 -- delete_thread --
 -- The schema also deletes its messages, cursors, runs and groups, and its log if no other thread shares it.

@@ -156,6 +156,10 @@ SELECT doc, at, traits, speaker FROM search_docs WHERE doc >> 8 IN (:places[])
 -- The threads of some observations.
 SELECT doc, thread_pk FROM search_docs WHERE doc IN (:docs[]) AND source IN ('observation', 'reflection')
 
+-- lines_of_thread --
+-- The keys of all observations of a thread.
+SELECT doc FROM search_docs WHERE thread_pk = :thread_pk AND doc < 0
+
 -- thread_lengths --
 SELECT thread_pk, user_length, other_length FROM search_threads WHERE thread_pk IN (:threads[])
 
