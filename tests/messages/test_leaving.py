@@ -18,7 +18,7 @@ from memolog.errors import NotSaved, StoreClosed, StoreUnavailable
 from memolog.events import Degraded
 from memolog.store import Store
 from memolog.testing import FakeClock, ScriptedModel
-from messages.test_faults import SMALL, Open, Talk, locked, unwritable
+from messages.test_faults import SMALL, Open, Talk, before_writes, locked, unwritable
 
 HURRIED = replace(SMALL, busy_timeout=0.5)
 engine_name = engines("sqlite", "postgres")
@@ -373,3 +373,25 @@ async def test_calls_of_one_turn_at_once(tell: Open, file: str, count: int) -> N
         assert [message.text for message in (await last).messages] == said
     context = await hold(story.memory, "next", thread="t")
     assert [message.text for message in context.messages] == [*said, "next"]
+
+
+@pytest.mark.parametrize("is_for_ever", [False, True])
+async def test_usage_that_cannot_be_stored_loses_no_answer(tell: Open, *, is_for_ever: bool) -> None:
+    """An answer is saved with its usage, and without it if the usage is refused. What fails once is stored once later."""
+    story = tell()
+    await story.ask("one", "one-a")
+    refused, store = {"store.save_and_book", "usage.add"}, await story.store()
+    failed: list[str] = []
+
+    async def failing(name: str) -> None:
+        if name in refused and (is_for_ever or not failed):
+            failed.append(name)
+            raise ValueError("refused") if is_for_ever else StoreUnavailable("The database is gone.", then="Try again.")
+
+    write = before_writes(store, failing)
+    await story.ask("two", "two-a", usage=Usage(model="m", input_tokens=700, output_tokens=7))
+    store.engine.write = write
+    saved = await store.messages.after(RESOURCE, THREAD)
+    assert [message.text for message in saved] == story.said
+    assert failed == (["store.save_and_book", "usage.add"] if is_for_ever else ["store.save_and_book"])
+    assert (await store.ledger.total(RESOURCE, thread=THREAD)).output_tokens == (0 if is_for_ever else 7)
