@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from memolog.core.cache import each_once, remembered
 from memolog.core.clock import from_micros
@@ -36,9 +36,11 @@ _REMEMBERED_ROWS = 1_024
 _UNKNOWN_WINDOW = 128_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weight:
-    """The properties of a message that `decide` uses: its position, its size, and the tool calls that it makes or answers."""
+class Weight(NamedTuple):
+    """The properties of a message that `decide` uses: its position, its size, and the tool calls that it makes or answers.
+
+    A named tuple, because the weights of a whole tail are scaled in every turn, and a changed copy of a dataclass takes longer.
+    """
 
     seq: int
     tokens: int
@@ -368,7 +370,9 @@ def weights_of(messages: Sequence[Message], factor: float = 1.0) -> tuple[Weight
 
 def _scaled_weight(weight: Weight, factor: float) -> Weight:
     tokens = _scaled(weight.tokens, factor)
-    return replace(weight, tokens=tokens, file_tokens=_scaled(weight.file_tokens, factor))
+    if not weight.file_tokens:
+        return weight._replace(tokens=tokens)
+    return weight._replace(tokens=tokens, file_tokens=_scaled(weight.file_tokens, factor))
 
 
 def without_files(weights: Sequence[Weight], room: int) -> tuple[Weight, ...]:
@@ -384,7 +388,7 @@ def without_files(weights: Sequence[Weight], room: int) -> tuple[Weight, ...]:
     for weight in reversed(weights):
         used += weight.file_tokens
         rest = max(0, weight.file_tokens - LARGE_FILE) if used <= room else 0
-        counted.append(replace(weight, tokens=weight.tokens - rest, uncounted=rest) if rest else weight)
+        counted.append(weight._replace(tokens=weight.tokens - rest, uncounted=rest) if rest else weight)
     return tuple(reversed(counted))
 
 
