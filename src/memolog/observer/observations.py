@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import Final, TypeVar, cast
+from typing import Final, Required, TypedDict, TypeVar, Unpack, cast
 
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import Message
@@ -41,6 +41,20 @@ class NewGroup:
     new_id: Callable[[], str]
     counter: TokenCounter
     redactor: Redactor = REDACTION
+
+
+class _Made(TypedDict, total=False):
+    """The fields of an observation that do not come from its draft alone."""
+
+    priority: Required[Priority]
+    said_at: Required[datetime | None]
+    zone: Required[str | None]
+    sources: Required[tuple[Source, ...]]
+    trust: Required[Trust]
+    files: Required[tuple[str, ...]]
+    metadata: Required[JsonObject]
+    merges: tuple[str, ...]
+    grounded: bool
 
 
 def draft_hints(
@@ -104,9 +118,13 @@ def observations_from(
         cited = sorted({seqs[number] for number in draft.cites if number in seqs})
         said_by = [by_seq[seq] for seq in cited or by_seq]
         made.append(
-            replace(
-                _observation(draft, draft.text, ordinal, group),
+            _observation(
+                draft,
+                draft.text,
+                ordinal,
+                group,
                 said_at=draft.said_at if cited else _moment_of(draft, sources_of_all()),
+                priority=draft.priority,
                 zone=min(said_by, key=lambda message: abs(message.created_at - draft.said_at)).zone,
                 sources=_sources(thread, cited or sorted(by_seq)),
                 trust=lowest(trusts[seq] for seq in cited or by_seq),
@@ -117,18 +135,20 @@ def observations_from(
     return tuple(made)
 
 
-def _observation(draft: Draft | ReflectedDraft, text: str, ordinal: int, group: NewGroup) -> Observation:
+def _observation(
+    draft: Draft | ReflectedDraft, text: str, ordinal: int, group: NewGroup, **more: Unpack[_Made]
+) -> Observation:
     return Observation(
         id=group.new_id(),
         group=group.id,
         ordinal=ordinal,
-        priority=draft.priority,
         text=text,
         about=draft.about,
         parent=None if draft.parent is None else draft.parent + 1,
         verbatim=draft.verbatim,
         category=draft.category,
         tokens=group.counter.count(text),
+        **more,
     )
 
 
@@ -162,8 +182,11 @@ def reflections_from(
         text = _without_name(draft.text, roots, aliases)
         said_at, zone = _said_at(draft, roots)
         made.append(
-            replace(
-                _observation(draft, text, ordinal, group),
+            _observation(
+                draft,
+                text,
+                ordinal,
+                group,
                 priority=weight_of(draft.priority, merged),
                 said_at=said_at,
                 zone=zone,
