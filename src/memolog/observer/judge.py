@@ -6,13 +6,14 @@ choose any wording, so the rules check who is cited and whether the words of a l
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from typing import Final, Literal, TypeAlias, get_args
 
 from memolog.core.cache import remembered
+from memolog.core.deadline import at_once
 from memolog.core.message import Message, ToolResultPart, pairs_of
 from memolog.core.observation import CODE_METADATA, KEPT, Observation, Trust
 from memolog.core.thread import Hints
@@ -502,11 +503,19 @@ class Judge:
 
     def judge(self, observations: Sequence[Observation]) -> Judged:
         """Return the lines after comparing each with the messages that it cites."""
+        return at_once(self.judging(observations))
+
+    def judging(self, observations: Sequence[Observation]) -> Generator[None, None, Judged]:
+        """Return what `judge` returns, and yield after each line."""
         own, others = list(observations), self._others
         if others is not None:
             # Leave out lines about another conversation.
             own = [o for o in own if not _is_echo(o, others) and not others.names_from_tool(o.text, _OWNED)]
-        judged = _applied([self._verdict(observation) for observation in renumbered(observations, own)], self._policy)
+        verdicts: list[_Verdict] = []
+        for observation in renumbered(observations, own):
+            verdicts.append(self._verdict(observation))
+            yield
+        judged = _applied(verdicts, self._policy)
         return judged if len(own) == len(observations) else replace(judged, faults=(*judged.faults, "foreign_line"))
 
     def _verdict(self, observation: Observation) -> _Verdict:

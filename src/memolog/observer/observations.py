@@ -7,12 +7,13 @@ reflection must not lose. If these lines alone exceed the limit of the log, the 
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import Final, Required, TypedDict, TypeVar, Unpack, cast
 
+from memolog.core.deadline import at_once
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import Message
 from memolog.core.observation import KEPT, MARKS, Observation, Priority, Source, Span, Trust
@@ -105,6 +106,18 @@ def observations_from(
     mode: Mode = "default",
 ) -> tuple[Observation, ...]:
     """Return the observations of one span. The metadata of each contains the mode in which it was observed."""
+    return at_once(making_observations(parsed, messages, shown, thread, group, mode))
+
+
+def making_observations(
+    parsed: Parsed,
+    messages: Sequence[Message],
+    shown: Sequence[Shown],
+    thread: str,
+    group: NewGroup,
+    mode: Mode = "default",
+) -> Generator[None, None, tuple[Observation, ...]]:
+    """Return what `observations_from` returns, and yield after each line."""
     if not messages:
         return ()
     by_seq = {message.seq: message for message in messages}
@@ -132,6 +145,7 @@ def observations_from(
                 metadata={**draft.metadata, "mode": mode},
             )
         )
+        yield
     return tuple(made)
 
 
