@@ -199,7 +199,7 @@ def test_pairs_hold_a_cut_back() -> None:
     user = Weight(seq=1, tokens=10, role="user", at=NOW)
     assert closed_ends([user, call, half, rest]) == [0, 3]
     assert closed_ends([user, call, half]) == [0]
-    assert closed_ends([user, call, half, replace(user, seq=4)]) == [0, 3]
+    assert closed_ends([user, call, half, user._replace(seq=4)]) == [0, 3]
 
 
 def test_turns_side_by_side_hold_cuts_back_for_their_own_pairs() -> None:
@@ -207,14 +207,14 @@ def test_turns_side_by_side_hold_cuts_back_for_their_own_pairs() -> None:
     ask = Weight(seq=1, tokens=10, role="user", at=NOW, turn="one")
     call = Weight(seq=2, tokens=10, role="assistant", at=NOW, opens=("a",), turn="one")
     result = Weight(seq=3, tokens=10, role="tool", at=NOW, closes=("a",), turn="one")
-    other = [replace(one, turn="two") for one in (ask, call, result)]
+    other = [one._replace(turn="two") for one in (ask, call, result)]
     assert closed_ends([ask, call, *other[:2], result]) == [0]
     assert closed_ends([ask, call, *other[:2], result, other[2]]) == [0, 5]
     assert closed_ends([ask, call, *other[:2], other[2], result]) == [0, 5]
     # What is not answered yet is closed by the next question, as ever.
     assert closed_ends([ask, call, *other]) == [0, 2, 4]
     # A message that brings a call and its result waits for nothing.
-    assert closed_ends([ask, replace(call, closes=("a",)), result]) == [0, 1, 2]
+    assert closed_ends([ask, call._replace(closes=("a",)), result]) == [0, 1, 2]
 
 
 def test_cold_cache_and_changed_model_activate_early() -> None:
@@ -283,7 +283,7 @@ def test_resource_scope_batches_the_oldest_threads() -> None:
         Tail(
             thread=f"t{i}",
             cursor=0,
-            weights=tuple(replace(w, at=NOW - timedelta(hours=10 - i)) for w in weights(10, 300)),
+            weights=tuple(w._replace(at=NOW - timedelta(hours=10 - i)) for w in weights(10, 300)),
         )
         for i in range(5)
     )

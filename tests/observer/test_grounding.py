@@ -322,3 +322,29 @@ def test_a_reflector_may_not_invent_either() -> None:
     assert reflected("Fixed LogoutSchema", doubtful).metadata["ungrounded"] == ["LogoutSchema"]
     assert reflected("Fixed LoginSchema", doubtful).metadata["ungrounded"] == ["LoginSchema"]
     assert reflected("Fixed it", doubtful).grounded
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Human wants it", "The customer’s preference is tea", "Chosen by the principal", "On behalf of the operator", "USER: no",
+        "The boss insists", "The project owner asked for it", "Requester needs it", "The account holder approved", "By the boss",
+        "The person asking wishes it", "Settled with the customer", "Promised to the user", "Done: as authorised",
+        "As told, it ran",
+        *(f"Works. As {how}" for how in ("requested", "agreed", "instructed", "ordered", "asked", "approved", "wished")),
+        "Works. As decided", "Der Benutzer", "Anwender", "Utilisatrice", "La usuaria", "Utente", "Gebruiker", "Bruker", "Bruger",
+        "Utilizatorul", "Pengguna", "Korisnica", "Kasutaja", "Vartotojas", "Käyttäjä", "Użytkownik", "用户", "ｕｓｅｒ wants it",
+    ],
+)  # fmt: skip
+def test_every_way_to_speak_for_the_user_is_found(text: str) -> None:
+    """Each kind of word that the patterns know, also if a line is first looked through for their signs."""
+    assert speaks_for_user(text)
+
+
+def test_a_name_counts_with_a_verb_only() -> None:
+    """The name of a speaker counts with any verb of the list, and that of a resource with a verb of wanting or saying."""
+    assert speaks_for_user("Alice lives in Rome", {"Alice", "Al"})
+    assert not speaks_for_user("Al lives in Rome", {"Alice", "Al"})
+    assert not speaks_for_user("Acme lives on", (), {"acme"})
+    assert speaks_for_user("Acme approved the plan", (), {"acme"})
+    assert not speaks_for_user("The plan of Acme", {"Acme"}, {"acme"})

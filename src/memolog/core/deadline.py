@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from memolog.errors import StoreBusy
 
@@ -85,6 +85,37 @@ async def in_time(call: Coroutine[object, object, T], seconds: float) -> T:
     async with Budget(seconds).limit():
         return await call
     raise AssertionError("unreachable: the block returns or raises")
+
+
+# A computation in slices lets other tasks run after so many seconds.
+_SLICE_SECONDS: Final = 0.002
+
+
+async def in_slices(work: Generator[None, None, T]) -> T:
+    """Run a generator to its end, and return its result. Where it yields, other tasks of the event loop can run.
+
+    A worker thread would not help the other tasks much, because it keeps the interpreter to itself for milliseconds at a time.
+    """
+    loop = asyncio.get_running_loop()
+    await asyncio.sleep(0)
+    began = loop.time()
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value
+        if loop.time() - began > _SLICE_SECONDS:
+            await asyncio.sleep(0)
+            began = loop.time()
+
+
+def at_once(work: Generator[None, None, T]) -> T:
+    """Run a generator to its end without a pause, and return its result."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value
 
 
 async def offload(function: Callable[..., T], *arguments: object, when: bool) -> T:

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from memolog.core.cache import each_once, remembered
 from memolog.core.clock import from_micros
@@ -37,9 +37,11 @@ _REMEMBERED_TAILS = 512
 _UNKNOWN_WINDOW = 128_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weight:
-    """The properties of a message that `decide` uses: its position, its size, and the tool calls that it makes or answers."""
+class Weight(NamedTuple):
+    """The properties of a message that `decide` uses: its position, its size, and the tool calls that it makes or answers.
+
+    A named tuple, because the weights of a whole tail are scaled in every turn, and a changed copy of a dataclass takes longer.
+    """
 
     seq: int
     tokens: int
@@ -407,7 +409,7 @@ def without_files(weights: tuple[Weight, ...], room: int, factor: float) -> tupl
     for weight in reversed(weights):
         used += weight.file_tokens
         rest = max(0, weight.file_tokens - LARGE_FILE) if _scaled(used, factor) <= room else 0
-        counted.append(replace(weight, tokens=weight.tokens - rest, uncounted=rest) if rest else weight)
+        counted.append(weight._replace(tokens=weight.tokens - rest, uncounted=rest) if rest else weight)
     return tuple(reversed(counted))
 
 

@@ -34,6 +34,7 @@ from memolog.text.word_lists import MEANING
 
 _SAMPLE: Final = 20_000  # characters at the beginning of a text that decide its script
 _LATIN: Final = re.compile(r"[a-zß-öø-ÿ]")
+_LATIN_LETTER: Final = re.compile(r"[A-Za-z]")
 _LETTER: Final = re.compile(r"[^\W\d_]")
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SCHEME: Final = re.compile(r"\A[a-z][a-z0-9+.-]{0,20}://(?:www\.)?|\Awww\.")
@@ -89,17 +90,24 @@ class Evidence:
     @cached_property
     def is_latin(self) -> bool | None:
         """Whether at least half of the letters are Latin; None if there are no letters."""
-        sample = self.literal[:_SAMPLE]
-        if sample.isascii():
-            return True if _LATIN.search(sample) else None
-        letters = len(_LETTER.findall(sample))
-        return None if not letters else 2 * len(_LATIN.findall(sample)) >= letters
+        return _is_sample_latin(self.literal[:_SAMPLE])
 
     def has(self, squeezed_text: str) -> bool:
         """Return whether the text contains these words (in the form of `dotted_words`) side by side."""
         # Most lookups fail because one of the words is missing, and a set finds that fast.
         words = squeezed_text.strip(".").split(".")
         return self.words.issuperset(words) and (len(words) == 1 or squeezed_text in self.dotted_words)
+
+
+def _is_sample_latin(sample: str) -> bool | None:
+    if sample.isascii():
+        return True if _LATIN.search(sample) else None
+    letters = len(_LETTER.findall(sample))
+    return None if not letters else 2 * len(_LATIN.findall(sample)) >= letters
+
+
+def _is_latin(text: str) -> bool | None:
+    return _is_sample_latin(folded(with_escapes_undone(text))[:_SAMPLE])
 
 
 class _Joined(Evidence):
@@ -166,9 +174,11 @@ def support(text: str, evidence: Evidence) -> float:
     The share is 1.0 if the words cannot be compared, because there are none or the two texts are in different scripts.
     """
     words = content_words(text)
-    if not words or Evidence(text).is_latin != evidence.is_latin:
+    if not words or _is_latin(text) != evidence.is_latin:
         return 1.0
-    return sum(_is_said(word, evidence) for word in words) / len(words)
+    # Most words occur as they are.
+    others = [word for word in words if word not in evidence.words]
+    return (len(words) - len(others) + sum(_is_said(word, evidence) for word in others)) / len(words)
 
 
 def _is_said(word: str, evidence: Evidence) -> bool:
@@ -445,4 +455,4 @@ def _is_other_script(mention: Mention, cited: Sequence[Evidence]) -> bool:
     if mention.kind != "name":
         return False
     scripts = {text.is_latin for text in cited} - {None}
-    return bool(scripts) and bool(re.search(r"[A-Za-z]", mention.text)) not in scripts
+    return bool(scripts) and bool(_LATIN_LETTER.search(mention.text)) not in scripts

@@ -6,13 +6,15 @@ choose any wording, so the rules check who is cited and whether the words of a l
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from itertools import groupby
 from typing import Final, Literal, TypeAlias, get_args
 
+from memolog.core.cache import remembered
+from memolog.core.deadline import at_once
 from memolog.core.message import Message, ToolResultPart, pairs_of
 from memolog.core.observation import CODE_METADATA, KEPT, Observation, Trust
 from memolog.core.thread import Hints
@@ -94,8 +96,19 @@ _ELSEWHERE: Final = re.compile(
     r"|người dùng|χρήστη|корисни|потребител|korisni[kc]|kasutaja|vartotoj|lietotāj|ה?משתמש|उपयोगकर्ता|ব্যবহারকারী|பயனர்)"
     r"|用户|用戶|使用者|ユーザ|사용자|ผู้ใช้"
 )
+# Every match of `_SPEAKS` contains one of the first strings, and every match of `_ELSEWHERE` in ASCII one of the second. Most
+# lines contain none of them, and looking for them takes much less time than the patterns.
+_SPEAKING_SIGNS: Final = (
+    "user", "human", "customer", "operator", "principal", "boss", "owner", "holder", "asking", "requester", "requested", "agreed",
+    "instructed", "ordered", "asked", "approved", "authori", "wished", "decided", "told",
+)  # fmt: skip
+_ASCII_SIGNS: Final = (
+    "nutzer", "anwender", "utilisat", "usuari", "utente", "gebruiker", "bruker", "bruger", "utilizator", "pengguna", "korisni",
+    "kasutaja", "vartotoj",
+)  # fmt: skip
 _LONGEST: Final = 10_000  # maximum characters of a line that are searched
 _SHORTEST_NAME: Final = 3
+_FEW_SUBJECTS: Final = 32  # the patterns for the names of so many conversations are cached
 
 
 def speaks_for_user(text: str, speakers: Collection[str] = (), owners: Collection[str] = ()) -> bool:
@@ -105,16 +118,37 @@ def speaks_for_user(text: str, speakers: Collection[str] = (), owners: Collectio
     of an owner counts only together with a verb of wanting or saying.
     """
     plain = folded(text[:_LONGEST])
-    if _SPEAKS.search(plain) or _ELSEWHERE.search(plain):
+    if _speaks(plain):
         return True
-    if not plain.isascii() and _SPEAKS.search(in_latin_letters(plain)):
+    if plain.isascii():
+        if _has_any(plain, _ASCII_SIGNS) and _ELSEWHERE.search(plain):
+            return True
+    elif _ELSEWHERE.search(plain) or _speaks(in_latin_letters(plain)):
         return True
     return _has_subject(plain, speakers, _VERBS) or _has_subject(plain, owners, _WANTING)
 
 
+def _has_any(plain: str, signs: Iterable[str]) -> bool:
+    return any(sign in plain for sign in signs)
+
+
+def _speaks(plain: str) -> bool:
+    return _has_any(plain, _SPEAKING_SIGNS) and _SPEAKS.search(plain) is not None
+
+
 def _has_subject(plain: str, names: Collection[str], verbs: str) -> bool:
-    patterns = [re.escape(folded(name)) for name in names if len(name.strip()) >= _SHORTEST_NAME]
-    return bool(patterns) and bool(re.search(rf"\b(?:{'|'.join(patterns)}){_ASIDE}{_BETWEEN}\s+{verbs}", plain))
+    if not names:
+        return False
+    folded_names, pattern = _subjects((frozenset(names), verbs))
+    return _has_any(plain, folded_names) and pattern.search(plain) is not None
+
+
+@remembered(_FEW_SUBJECTS)
+def _subjects(given: tuple[frozenset[str], str]) -> tuple[tuple[str, ...], re.Pattern[str]]:
+    """Return the folded names that are long enough, and the pattern for one of them before a verb."""
+    names, verbs = given
+    plain = tuple(sorted(folded(name) for name in names if len(name.strip()) >= _SHORTEST_NAME))
+    return plain, re.compile(rf"\b(?:{'|'.join(map(re.escape, plain))}){_ASIDE}{_BETWEEN}\s+{verbs}")
 
 
 # ---------------------------------------------------------------- origin of words
@@ -473,16 +507,24 @@ class Judge:
         }
         self._spoken = {place for place, message in self._by_seq.items() if is_spoken_by_user(message)}
         self._answered = {place: pairs_of(message.parts)[1] for place, message in self._by_seq.items()}
-        self._speakers = {message.speaker for message in messages if message.speaker and message.role == "user"}
-        self._owners = {message.resource for message in messages}
+        self._speakers = frozenset(m.speaker for m in messages if m.speaker and m.role == "user")
+        self._owners = frozenset(message.resource for message in messages)
 
     def judge(self, observations: Sequence[Observation]) -> Judged:
         """Return the lines after comparing each with the messages that it cites."""
+        return at_once(self.judging(observations))
+
+    def judging(self, observations: Sequence[Observation]) -> Generator[None, None, Judged]:
+        """Return what `judge` returns, and yield after each line."""
         own, others = list(observations), self._others
         if others is not None:
             # Leave out lines about another conversation.
             own = [o for o in own if not _is_echo(o, others) and not others.names_from_tool(o.text, _OWNED)]
-        judged = _applied([self._verdict(observation) for observation in renumbered(observations, own)], self._policy)
+        verdicts: list[_Verdict] = []
+        for observation in renumbered(observations, own):
+            verdicts.append(self._verdict(observation))
+            yield
+        judged = _applied(verdicts, self._policy)
         return judged if len(own) == len(observations) else replace(judged, faults=(*judged.faults, "foreign_line"))
 
     def _verdict(self, observation: Observation) -> _Verdict:

@@ -50,7 +50,8 @@ _REPLY_SHARE: Final[dict[Purpose, float]] = {"observe": 0.5, "reflect": 1.0}
 # After one of these faults the model is asked a second time, because the second answer often does not have the fault.
 _PASSING: Final[frozenset[FaultKind]] = frozenset({"degenerate", "cut_off", "echo", "copied", "unfounded", "too_large"})
 # The prompt and the answer about a span or a log with more tokens are written and checked in a worker thread.
-_LONG_TOKENS: Final = 4_000
+_LONG_TOKENS: Final = 10_000
+_LONG_LOG: Final = 4_000
 _TEMPERATURE: Final[dict[Purpose, float]] = {"observe": 0.3, "reflect": 0.0}
 _EXTRACTIVE: Final = "extractive-1"
 # Maximum number of concurrent calls for one span that is too long for one prompt.
@@ -211,7 +212,7 @@ class _ModelObserver:
         observed: list[Observed] = []
         for given in inputs:
             parsed = answers.get(threads[given.alias], Parsed())
-            parsed = await self._in_thread(given, checked, parsed, "", given, prompt, self._counter)
+            parsed = await self._apart(given, checked, parsed, "", given, prompt, self._counter)
             answer = Observed(parsed=parsed, shown=prompt.shown)
             if "cut_off" in parsed.faults:
                 # A later call observes this thread alone.
@@ -245,7 +246,7 @@ class _ModelObserver:
     async def _observe_one(self, given: ObserveInput, ask: Ask) -> Observed:
         """Ask about one span, in several calls if the span is too long for one prompt."""
         messages = tuple(_sliced(given.messages, given.most_tokens, self._counter))
-        pieces = await self._in_thread(given, split, messages, given.writer(self._counter, given.most_tokens))
+        pieces = await self._apart(given, split, messages, given.writer(self._counter, given.most_tokens))
         gate, calls, first = asyncio.Semaphore(_CALLS), list[Coroutine[Any, Any, Observed]](), 1
 
         async def gated(model: Model, request: ModelRequest) -> ModelReply:
@@ -267,7 +268,7 @@ class _ModelObserver:
 
         The first question is asked twice if the answer was cut off, or is unusable because of a fault in `_PASSING`.
         """
-        prompt = await self._in_thread(given, partial(observer_prompt, given, self._counter, first=first))
+        prompt = await self._apart(given, partial(observer_prompt, given, self._counter, first=first))
         parsed, said, reply = Parsed(), dict[str, str](), ModelReply(text="")
         before: Parsed | None = None
         for attempt in range(2):
@@ -295,12 +296,12 @@ class _ModelObserver:
         text, said = take_extracts(reply.text, [wanted.key for wanted, _ in given.wanted])
         start = in_zone(given.messages[0].created_at, given.zone)
         parse = partial(parse_observations, text, prompt.shown, base=start, is_cut_off=reply.is_cut_off)
-        parsed = await self._in_thread(given, parse)
-        return reply, await self._in_thread(given, checked, parsed, text, given, prompt, self._counter), said
+        parsed = await self._apart(given, parse)
+        return reply, await self._apart(given, checked, parsed, text, given, prompt, self._counter), said
 
     async def _completed(self, observed: Observed, given: ObserveInput, ask: Ask) -> Observed:
         """Add statements of users that are missing in an answer. Ask once more for them, then use the embedded observer."""
-        missing = await self._in_thread(given, uncovered, observed.parsed, given, observed.shown)
+        missing = await self._apart(given, uncovered, observed.parsed, given, observed.shown)
         if not missing:
             return observed
         asked = replace(given, messages=missing, wanted=(), document=None)
@@ -314,15 +315,17 @@ class _ModelObserver:
         if failure(again) is None and again.observations:
             answer = replace(again, hints=HintsDraft())
             observed = _with_more(observed, Observed(parsed=answer, shown=prompt.shown))
-            missing = await self._in_thread(asked, uncovered, again, asked, prompt.shown)
+            missing = await self._apart(asked, uncovered, again, asked, prompt.shown)
         if missing:
             observed = _with_more(observed, await asyncio.to_thread(embedded_answer, given, missing))
             observed.parsed.faults.note("uncovered", f"{len(missing)} messages")
         return observed
 
-    async def _in_thread(self, given: ObserveInput, work: Callable[..., T], *arguments: object) -> T:
-        """Call a function. If the span is long, call it in a worker thread."""
+    async def _apart(self, given: ObserveInput, work: Callable[..., T], *arguments: object) -> T:
+        """Call a function after other tasks of the event loop. If the span is long, call it in a worker thread."""
         is_long = sum(message.tokens for message in given.messages) > _LONG_TOKENS
+        if not is_long:
+            await asyncio.sleep(0)
         return await offload(work, *arguments, when=is_long)
 
     # ------------------------------------------------------------ reflecting
@@ -388,7 +391,7 @@ class _ModelObserver:
 
     async def _reflected(self, given: ReflectInput, ask: Ask) -> tuple[str, Reflected]:
         """Return the text of an answer, and the parsed answer, which may be unusable."""
-        is_long = sum(line.tokens for line in given.observations) > _LONG_TOKENS
+        is_long = sum(line.tokens for line in given.observations) > _LONG_LOG
         reply = await self._ask("reflect", await offload(reflector_prompt, given, when=is_long), ask)
         aliases, count = given.aliases.values(), len(given.observations)
         parse = partial(parse_reflection, reply.text, count, aliases, is_cut_off=reply.is_cut_off)

@@ -90,7 +90,7 @@ class _Text:
 
     @cached_property
     def has_change(self) -> bool:
-        return _CHANGE.search(self.text) is not None
+        return _has_change(self.text)
 
 
 class ResultLine(_Text):
@@ -120,6 +120,7 @@ class _Statement(_Text):
     def __init__(self, line: Observation) -> None:
         super().__init__(f"{line.text} (meaning {line.about.isoformat()})" if line.about else line.text)
         self.line, self.content = line, content_words(line.text)
+        self.own_words = _words(line.text)
         self.squeezed = squeezed(folded(line.text))
         self.may_take_back = _Text(f"{self.text}\n{line.verbatim or ''}").takes_back
         is_high = line.priority == "high"
@@ -219,7 +220,7 @@ def _denies_the_same(new: ResultLine, old: _Statement) -> bool:
 
 def _adds(denial: "_Denial", new: ResultLine, old: _Statement) -> bool:
     """Return whether a clause has a longer word that is in none of the merged lines. Such a word may change the meaning."""
-    old_words = _Words(old.content)
+    old_words = old.own_words
     longer = (word for word in denial.clause if len(word) >= _SHORT or "." in word)
     return any(not old_words.has(word) and not new.given.has(word) and word not in _PLAIN for word in longer)
 
@@ -231,11 +232,11 @@ def _is_same_denial(other: "_Denial", denial: "_Denial") -> bool:
         return True
     if not other.words or other.count > denial.count:
         return False
-    words = _Words(denial.words)
+    words = denial.forms
     # "Never hesitate to delete" does not mean "never delete". So the word next to "never" must be the same.
     if not words.has(other.words[-1 if other.is_last else 0]):
         return False
-    common = sum(map(_Words(other.words).has, denial.words))
+    common = sum(map(other.forms.has, denial.words))
     share = _NEGATED if len(denial.words) <= _FEW_DENIED else _UNMERGED
     return common >= ceil(share * len(denial.words))
 
@@ -249,11 +250,7 @@ def _supersedes(
     newer = [statements[name] for name in new.stands_for if name in statements and name != older.line.id]
     if older.denials:
         forbidden = [word for denial in older.denials for word in denial.words if word not in _COMMON]
-        newer = [
-            one
-            for one in newer
-            if _CHANGE.search(one.line.text) and any(map(_Words(one.content).has, forbidden or own))
-        ]
+        newer = [one for one in newer if _has_change(one.line.text) and any(map(one.own_words.has, forbidden or own))]
     return any(
         _is_newer(one.line, older.line, places) and _says(new, one, is_merged=True) for one in newer if one.content
     )
@@ -386,6 +383,13 @@ _CHANGE_WORDS: Final = (
     "|במקום|כבר לא|עבר|שינה|עכשיו|بدلا|بدل|لم يعد|الآن|تغي"
 )
 _CHANGE: Final = re.compile(_CHANGE_WORDS, re.IGNORECASE)
+
+
+@remembered(_REMEMBERED)
+def _has_change(text: str) -> bool:
+    return _CHANGE.search(text) is not None
+
+
 _COMMON_WORDS: Final = """
     like likes love loves live lives work works take takes use uses eat eats drink drinks buy buys make makes made plan plans
     think thinks own owns call calls day days week weeks month year years time new old one two
@@ -395,7 +399,7 @@ _COMMON: Final = frozenset(_COMMON_WORDS.split())
 """Words that unrelated statements often share. They do not show that one statement replaces the other."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Denial:
     words: tuple[str, ...]
     """The denied content words. They follow the first negation, or precede it if no content word follows."""
@@ -407,6 +411,11 @@ class _Denial:
     """Whether the negation follows the denied words, as in some languages."""
     is_limit: bool = False
     """Whether the first negation is a word such as "only", which excludes everything except `words`."""
+
+    @cached_property
+    def forms(self) -> _Words:
+        """The denied words with their other forms."""
+        return _Words(self.words)
 
 
 # Words that may revoke or limit a statement.

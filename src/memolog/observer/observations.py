@@ -7,12 +7,13 @@ reflection must not lose. If these lines alone exceed the limit of the log, the 
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import Final, TypeVar, cast
+from typing import Final, Required, TypedDict, TypeVar, Unpack, cast
 
+from memolog.core.deadline import at_once
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import Message
 from memolog.core.observation import KEPT, MARKS, Observation, Priority, Source, Span, Trust
@@ -41,6 +42,20 @@ class NewGroup:
     new_id: Callable[[], str]
     counter: TokenCounter
     redactor: Redactor = REDACTION
+
+
+class _Made(TypedDict, total=False):
+    """The fields of an observation that do not come from its draft alone."""
+
+    priority: Required[Priority]
+    said_at: Required[datetime | None]
+    zone: Required[str | None]
+    sources: Required[tuple[Source, ...]]
+    trust: Required[Trust]
+    files: Required[tuple[str, ...]]
+    metadata: Required[JsonObject]
+    merges: tuple[str, ...]
+    grounded: bool
 
 
 def draft_hints(
@@ -91,6 +106,18 @@ def observations_from(
     mode: Mode = "default",
 ) -> tuple[Observation, ...]:
     """Return the observations of one span. The metadata of each contains the mode in which it was observed."""
+    return at_once(making_observations(parsed, messages, shown, thread, group, mode))
+
+
+def making_observations(
+    parsed: Parsed,
+    messages: Sequence[Message],
+    shown: Sequence[Shown],
+    thread: str,
+    group: NewGroup,
+    mode: Mode = "default",
+) -> Generator[None, None, tuple[Observation, ...]]:
+    """Return what `observations_from` returns, and yield after each line."""
     if not messages:
         return ()
     by_seq = {message.seq: message for message in messages}
@@ -104,9 +131,13 @@ def observations_from(
         cited = sorted({seqs[number] for number in draft.cites if number in seqs})
         said_by = [by_seq[seq] for seq in cited or by_seq]
         made.append(
-            replace(
-                _observation(draft, draft.text, ordinal, group),
+            _observation(
+                draft,
+                draft.text,
+                ordinal,
+                group,
                 said_at=draft.said_at if cited else _moment_of(draft, sources_of_all()),
+                priority=draft.priority,
                 zone=min(said_by, key=lambda message: abs(message.created_at - draft.said_at)).zone,
                 sources=_sources(thread, cited or sorted(by_seq)),
                 trust=lowest(trusts[seq] for seq in cited or by_seq),
@@ -114,21 +145,24 @@ def observations_from(
                 metadata={**draft.metadata, "mode": mode},
             )
         )
+        yield
     return tuple(made)
 
 
-def _observation(draft: Draft | ReflectedDraft, text: str, ordinal: int, group: NewGroup) -> Observation:
+def _observation(
+    draft: Draft | ReflectedDraft, text: str, ordinal: int, group: NewGroup, **more: Unpack[_Made]
+) -> Observation:
     return Observation(
         id=group.new_id(),
         group=group.id,
         ordinal=ordinal,
-        priority=draft.priority,
         text=text,
         about=draft.about,
         parent=None if draft.parent is None else draft.parent + 1,
         verbatim=draft.verbatim,
         category=draft.category,
         tokens=group.counter.count(text),
+        **more,
     )
 
 
@@ -162,8 +196,11 @@ def reflections_from(
         text = _without_name(draft.text, roots, aliases)
         said_at, zone = _said_at(draft, roots)
         made.append(
-            replace(
-                _observation(draft, text, ordinal, group),
+            _observation(
+                draft,
+                text,
+                ordinal,
+                group,
                 priority=weight_of(draft.priority, merged),
                 said_at=said_at,
                 zone=zone,

@@ -145,7 +145,8 @@ def _checked_lines(
         else:
             # The user made the same statement again on another day.
             kept.append(place)
-    supported = sum(support(parsed.observations[place].text, said) > 0 for place in kept)
+    # Most replies have no doubtful line.
+    supported = sum(support(parsed.observations[place].text, said) > 0 for place in kept) if doubtful else 0
     if len(doubtful) <= _MOST_DOUBTFUL * supported:
         kept = sorted((*kept, *doubtful))
     else:
@@ -263,17 +264,19 @@ def _days_by_line(parsed: Parsed, given: ObserveInput) -> list[frozenset[date | 
     drafts = [_words_of(draft.text) for draft in parsed.observations]
     by_word: dict[str, list[int]] = {}
     for place, (words, _) in enumerate(drafts):
-        # If a line of the log is alike, it has at least one of so many words of this line.
-        for word in sorted(words)[: len(words) - ceil(_ALIKE * len(words)) + 1] or ("",):
+        # If a line of the log is alike, it has at least one of so many words of this line. Long words are in few lines.
+        for word in sorted(words, key=len, reverse=True)[: len(words) - ceil(_ALIKE * len(words)) + 1] or ("",):
             by_word.setdefault(word, []).append(place)
     telling = frozenset(by_word)
     days: list[set[date | None]] = [set() for _ in drafts]
     for line in given.lines:
+        if line.state != "active":
+            continue
         others, of_line = _words_of(line.text)
         # The empty word stands for a line without words.
         for place in {place for word in telling & (others or {""}) for place in by_word[word]}:
             words, numbers = drafts[place]
-            if line.state != "active" or of_line != numbers:
+            if of_line != numbers:
                 continue
             if len(words & others) >= _ALIKE * len(words | others):
                 said = said_in_zone(line, given.zone)

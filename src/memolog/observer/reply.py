@@ -115,6 +115,8 @@ class _Times:
         return self._nearest(line.on or cited[0].date(), line.at, cited)
 
     def _nearest(self, day: date, at: time, among: Sequence[datetime]) -> datetime:
+        if len(among) == 1:
+            return among[0]
         said = datetime.combine(day, at, tzinfo=self._zone)
         return min(among, key=lambda moment: abs(moment.timestamp() - said.timestamp()), default=said)
 
@@ -144,8 +146,16 @@ def _parsed(text: str, shown: Sequence[Shown], base: datetime, faults: Faults, *
 
 
 def _fields(line: Line, parent: int | None, above: Draft | ReflectedDraft | None) -> dict[str, Any]:
-    fields = {name: getattr(line, name) for name in ("text", "about", "verbatim", "category", "files", "metadata")}
-    return {**fields, "priority": line.priority or (above.priority if above else "medium"), "parent": parent}
+    return {
+        "priority": line.priority or (above.priority if above else "medium"),
+        "text": line.text,
+        "about": line.about,
+        "parent": parent,
+        "verbatim": line.verbatim,
+        "category": line.category,
+        "files": line.files,
+        "metadata": line.metadata,
+    }
 
 
 def parse_batch(reply: str, shown: Sequence[Shown], *, aliases: Mapping[str, str], base: datetime) -> dict[str, Parsed]:

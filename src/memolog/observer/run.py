@@ -5,15 +5,15 @@ Code, not the model, sets ids, sources, trust and grounding. The database row of
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from memolog.core.cache import Cache
 from memolog.core.config import Config
-from memolog.core.deadline import offload
+from memolog.core.deadline import at_once, in_slices, offload
 from memolog.core.document import Proposal
 from memolog.core.exact_json import JsonValue, dumps, encode
 from memolog.core.message import Message, Part, ToolResultPart, has_many_parts, parts_to_json
@@ -57,6 +57,7 @@ from memolog.observer.observations import (
     draft_hints,
     guarded,
     lines_to_condense,
+    making_observations,
     observations_from,
     reflected_hints,
     reflections_from,
@@ -70,6 +71,9 @@ from memolog.working_memory.schema import template
 
 if TYPE_CHECKING:
     from memolog.store import Store
+
+
+T = TypeVar("T")
 
 
 async def spent_of(store: "Store", resource: str, thread: str | None, config: Config) -> float:
@@ -289,7 +293,7 @@ class RunExecutor:
         spoken = [task for task in tasks if task.messages]
         outcomes = await self._observe(spoken, ask) if spoken else []
         nothing = Observed(parsed=Parsed(nothing=True))
-        return [*outcomes, *(self._outcome(task, nothing) for task in tasks if not task.messages)]
+        return [*outcomes, *(at_once(self._outcome(task, nothing)) for task in tasks if not task.messages)]
 
     # ------------------------------------------------------------ observing
 
@@ -419,11 +423,11 @@ class RunExecutor:
         If all lines of the answer are dropped, the embedded observer observes the messages.
         """
         is_long = sum(message.tokens + _TOKENS_A_MESSAGE for message in task.messages) > _LONG_TOKENS
-        outcome = await offload(self._outcome, task, answer, when=is_long)
+        outcome = await _run(self._outcome(task, answer), is_long=is_long)
         if answer.parsed.observations and outcome.result and not outcome.result.observations:
             embedded = await asyncio.to_thread(embedded_answer, task.given, task.messages_of(answer))
             answer = replace(embedded, said=answer.said, last_seq=answer.last_seq)
-            again = await offload(self._outcome, task, answer, when=is_long)
+            again = await _run(self._outcome(task, answer), is_long=is_long)
             outcome = replace(again, faults=(*outcome.faults, *again.faults, "stood_in"))
         if outcome.result is None or not self._extractors:
             return outcome
@@ -460,24 +464,26 @@ class RunExecutor:
             outcome = replace(outcome, problems=(*outcome.problems, noted), faults=(*outcome.faults, "stood_in"))
         return outcome
 
-    def _outcome(self, task: _ClaimedRun, answer: Observed) -> RunOutcome:
+    def _outcome(self, task: _ClaimedRun, answer: Observed) -> Generator[None, None, RunOutcome]:
         parsed = answer.parsed
         task = replace(task, messages=task.messages_of(answer))
         problem = str(answer.fault) if answer.fault else None if parsed.nothing else failure(parsed)
         result = None
         faults: tuple[str, ...] = parsed.faults.kinds
         if problem is None:
-            result, found = self._result(task, answer)
+            result, found = yield from self._result(task, answer)
             faults = (*faults, *found)
             if parsed.observations and not result.observations and "foreign_line" in found:
                 result, problem = None, "empty: no line of the answer is about this conversation"
         thread = task.work.run.thread
         return RunOutcome(claim=task.claim, result=result, kind="observe", thread=thread, faults=faults, error=problem)
 
-    def _result(self, task: _ClaimedRun, answer: Observed) -> tuple[RunResult, tuple[str, ...]]:
+    def _result(self, task: _ClaimedRun, answer: Observed) -> Generator[None, None, tuple[RunResult, tuple[str, ...]]]:
         hinted, name, thread = answer.parsed.hints, task.observer.name, task.work.run.thread or ""
         group = self._new_group(task.given.redactor)
-        drafted = observations_from(answer.parsed, task.messages, answer.shown, thread, group, task.given.mode)
+        drafted = yield from making_observations(
+            answer.parsed, task.messages, answer.shown, thread, group, task.given.mode
+        )
         first = task.messages[0].seq if task.messages else 0
         log = _seen_log(task.given, [message for message in task.given.messages if message.seq < first])
         judge = Judge(
@@ -489,7 +495,9 @@ class RunExecutor:
             readings=partial(readings_of, task.given, task.messages),
             extracted=[line.id for line in drafted if EmbeddedObserver.name in {name, line.metadata.get("observer")}],
         )
-        judged = self._with_statements(judge.judge(drafted), task, group)
+        yield
+        judged = self._with_statements((yield from judge.judging(drafted)), task, group)
+        yield
         hints, wrong = draft_hints(hinted, task.given, task.messages, task.foreign)
         proposal, refused = _proposal(hinted.working_memory, task)
         result = RunResult(
@@ -666,6 +674,11 @@ def embedded_lines(
     found = embedded_answer(given, given.messages)
     new = NewGroup(id=group, new_id=new_id, counter=counter, redactor=redactor)
     return observations_from(found.parsed, given.messages, found.shown, thread, new, config.mode)
+
+
+async def _run(work: Generator[None, None, T], *, is_long: bool) -> T:
+    """Run a generator in slices, or in a worker thread if it takes long."""
+    return await asyncio.to_thread(at_once, work) if is_long else await in_slices(work)
 
 
 def _results_without_calls(messages: Sequence[Message]) -> set[PartPlace]:

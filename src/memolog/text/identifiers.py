@@ -433,6 +433,7 @@ _WORD_BEFORE: Final = re.compile(r"(?<!\w)[^\W\d_]{2,20}\s[#$€£]?\Z")
 _STARTERS: Final = frozenset(".!?:;…•*-–—→⇒>|([{\"'`“„«‘‹›/\n")
 _LOOK_BACK: Final = 8
 _GERMAN: Final = word_set("der das und ist nicht ein eine einen mit für auf dem wird wurde soll von zu im sich")
+_SHORT_WORDS: Final = re.compile(r"[^\W\d_]{2,6}")
 _MIN_QUOTE: Final = 3
 
 
@@ -552,5 +553,4 @@ def _opens_sentence(text: str, start: int) -> bool:
 
 def _is_german(text: str) -> bool:
     """Return whether a text is German, where every noun has a capital letter and a single capital does not show a name."""
-    words = set(re.findall(r"[^\W\d_]{2,6}", text[:5_000]))
-    return len(words & _GERMAN) > 1
+    return len(_GERMAN.intersection(_SHORT_WORDS.findall(text[:5_000]))) > 1

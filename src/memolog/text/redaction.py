@@ -3,13 +3,14 @@
 Encoded text (JSON in strings, percent-encoding, HTML entities, terminal colours) is decoded for the search.
 """
 
+import asyncio
 import json
 import logging
 import re
 import string
 import traceback
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
@@ -17,7 +18,7 @@ from typing import Final, NamedTuple, TypeVar, cast
 
 from memolog.core.cache import remembered
 from memolog.core.config import Config
-from memolog.core.deadline import offload
+from memolog.core.deadline import in_slices
 from memolog.core.exact_json import JsonValue, dumps
 from memolog.core.message import (
     FilePart,
@@ -53,8 +54,8 @@ _MIN_TEXT: Final = 5
 _MAX_COMMAND: Final = 20_000
 _NAMES: Final = ("pass", "secret", "token", "credential", "cookie", "authorization", "pwd", '"kty"')
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
-# Messages that have more tokens than this in total are redacted in a worker thread.
-_LONG_TOKENS: Final = 2_000
+# A message that has more tokens than this is redacted in a worker thread.
+_LONG_TOKENS: Final = 5_000
 # The maximum number of redacted texts that are cached, and the maximum characters of each: 8 million characters in total.
 _REMEMBERED: Final = 256
 _MAX_REMEMBERED: Final = 32_000
@@ -172,9 +173,18 @@ def messages_without_secrets(messages: Iterable[Message], redactor: Redactor) ->
 
 
 async def cleaned(messages: Sequence[Message], redactor: Redactor) -> tuple[Message, ...]:
-    """Return messages without their secrets. If they have many tokens, redact them in a worker thread."""
-    is_long = sum(message.tokens for message in messages) > _LONG_TOKENS
-    return await offload(messages_without_secrets, messages, redactor, when=is_long)
+    """Return messages without their secrets. Other tasks can run between two messages, and while a long one is redacted."""
+    if any(message.tokens > _LONG_TOKENS for message in messages):
+        return await asyncio.to_thread(messages_without_secrets, messages, redactor)
+    return await in_slices(_cleaning(messages, redactor))
+
+
+def _cleaning(messages: Sequence[Message], redactor: Redactor) -> Generator[None, None, tuple[Message, ...]]:
+    found: list[Message] = []
+    for message in messages:
+        found.append(without_secrets(message, redactor))
+        yield
+    return tuple(found)
 
 
 def parts_without_secrets(parts: Sequence[Part], redactor: Redactor = REDACTION) -> tuple[Part, ...]:
