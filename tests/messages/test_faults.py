@@ -907,7 +907,7 @@ async def test_spans_appear(tell: Open, monkeypatch: pytest.MonkeyPatch) -> None
     story = tell()
     await story.chat(1)
     monkeypatch.setattr(trace, "get_tracer_provider", object)
-    monkeypatch.setattr(trace, "get_tracer", lambda name: {"memolog": tracer}[name])
+    monkeypatch.setattr(trace, "get_tracer", {"memolog": tracer}.__getitem__)
     await story.chat(2)
     names = [name for name, _ in tracer.spans]
     assert names == ["memolog.prepare", "memolog.record"] * 2
