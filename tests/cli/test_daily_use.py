@@ -472,7 +472,13 @@ def test_an_interruption_says_what_is_done(
 def test_a_real_signal_interrupts(folder: Path) -> None:
     """Ctrl-C ends a process with the exit code 130 and one line."""
     command_line = [sys.executable, "-m", "memolog", "watch", "--json", "--last", "1"]
-    with subprocess.Popen(command_line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    # A program that a script starts in the background ignores this signal, and its children would do so too.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(command_line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with process:
         assert process.stdout is not None
         assert process.stdout.readline()
         process.send_signal(signal.SIGINT)
