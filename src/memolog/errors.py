@@ -23,6 +23,7 @@ An `except` for a class also catches the classes below it:
     │   ├── DocumentNotFound    the working memory, its version or its section does not exist
     │   └── TaskNotFound
     ├── Conflict                the present state does not allow the change, so read again
+    │   ├── TurnRunning         messages of a running turn would be withdrawn
     │   ├── DocumentConflict
     │   ├── LeaseLost
     │   ├── TaskChanged         the task was changed after it was read

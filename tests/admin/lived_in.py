@@ -117,7 +117,10 @@ async def live(
         clock.advance(minutes=7)
     for thread in threads:
         await memory.thread(thread, resource=resource).observe()
-        await memory.thread(thread, resource=resource).reflect()
+        # A reflection in the background may have ended by now. Another one would condense its lines again.
+        await memory.settled()
+        if not any(made.kind == "reflection" for made in await memory.thread(thread, resource=resource).history()):
+            await memory.thread(thread, resource=resource).reflect()
         await memory.thread(thread, resource=resource).compact(keep=6)
         async with memory.thread(thread, resource=resource).turn() as turn:
             await turn.prepare(UserMessage(f"Take this back: {word(resource, thread, 99)}"))

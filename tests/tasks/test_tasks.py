@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from contract.raw_sql import run_sql
 from kit.engines import a_memory
-from kit.talk import hold
+from kit.talk import hold, store_of
 from memolog import AssistantMessage, Config, ObservationConfig, UserMessage
 from memolog.core.observation import Span
 from memolog.core.run import Usage
@@ -99,6 +100,12 @@ async def test_everything_about_a_task(memory: Memory) -> None:
     assert {thread for thread, _, _ in draft.sources} == {"t1"}
     assert "[1]" in draft.text
     assert (await tasks.observations((await tasks.create("other")).id)) == ()
+    # A reflection that is not activated yet repeats lines of the log, so its lines do not count.
+    store = await store_of(memory)
+    await run_sql(store, "UPDATE groups SET state = 'buffered'")
+    assert await tasks.observations("T-1") == observations
+    await run_sql(store, "UPDATE groups SET kind = 'reflection'")
+    assert await tasks.observations("T-1") == ()
 
 
 @pytest.mark.parametrize(

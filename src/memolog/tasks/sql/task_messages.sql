@@ -46,11 +46,11 @@ UPDATE messages SET task_pk = NULL WHERE thread_pk = :thread_pk AND seq = :seq A
 RETURNING seq
 
 -- observations --
--- Active observations that cite at least one message of a task.
+-- Active observations that cite at least one message of a task. A buffered reflection repeats lines that are still active.
 SELECT o.id, g.id AS group_id, o.ordinal, o.priority, o.text, o.said_at, o.zone, o.about, o.parent, o.verbatim, o.trust, o.grounded,
   o.category, o.files, o.metadata, o.state, o.tokens, o.pk
 FROM observations o JOIN groups g ON g.pk = o.group_pk
-WHERE o.state = 'active' AND g.state IN ('buffered', 'active') AND o.pk IN (
+WHERE o.state = 'active' AND (g.state = 'active' OR (g.state = 'buffered' AND g.kind = 'observer')) AND o.pk IN (
   SELECT s.observation_pk FROM observation_sources s
   JOIN messages m ON m.thread_pk = s.thread_pk AND m.seq BETWEEN s.first_seq AND s.last_seq AND m.state = 'live'
   WHERE m.task_pk = :task_pk
