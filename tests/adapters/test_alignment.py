@@ -15,20 +15,24 @@ Short = str
 
 
 def made(short: Short) -> NewMessage:
-    """Return the message for `u:text`, `a:text`, `c:id` (a call), `r:id` (its result), or `echo:id` and `cut:id`.
+    """Return the message for `u:text`, `a:text`, `c:id,id` (calls), `r:id` (a result), or `echo:id,id` and `cut:id`.
 
-    A client may send a call and its result back in another form, which are `echo` and `cut`.
+    A client may send calls and a result back in another form, which are `echo` and `cut`.
     """
     kind, _, text = short.partition(":")
+    ids = text.split(",")
     match kind:
         case "u":
             return UserMessage(text)
         case "a":
             return AssistantMessage(text)
         case "c":
-            return AssistantMessage([ReasoningPart(text="hm"), "I look.", ToolCallPart(id=text, name="look")])
+            return AssistantMessage(
+                [ReasoningPart(text="hm"), "I look.", *(ToolCallPart(id=one, name="look") for one in ids)]
+            )
         case "echo":
-            return AssistantMessage(["I look.\n", ToolCallPart(id=text, name="look", arguments="{}")])
+            calls = [ToolCallPart(id=one, name="look", arguments="{}") for one in ids]
+            return AssistantMessage(["I look.\n", *calls])
         case _:
             return ToolMessage(text, "found" if kind == "r" else "fo…")
 
@@ -83,6 +87,16 @@ TOOLS = ("u:one", "c:x", "r:x", "a:1")
         pytest.param(TOOLS[:3], ("u:one", "echo:x", "cut:x"), (), None, id="a result again, cut short"),
         pytest.param(TOOLS[:2], ("r:x",), ("r:x",), None, id="only a result"),
         pytest.param(TOOLS, TOOLS[:3], (), 3, id="another answer to a result"),
+        pytest.param(
+            ("u:one", "c:x,y", "r:x", "a:1"), ("u:one", "c:x,y", "r:x", "r:y"), ("r:y",), 3, id="a late parallel result"
+        ),
+        pytest.param(
+            ("u:one", "c:x,y,z", "r:x", "a:1"),
+            ("u:one", "echo:x,y,z", "r:x", "r:y", "r:z"),
+            ("r:y", "r:z"),
+            3,
+            id="two late parallel results",
+        ),
         pytest.param(TOOLS, (*TOOLS, "u:two"), ("u:two",), None, id="after tools"),
         pytest.param(TOOLS, TOOLS[:1], TOOLS[:1], None, id="the first question again, after tools"),
         pytest.param((*TWO, *SAME[:4]), (*TWO, "u:go"), (), 5, id="another answer instead of tools"),

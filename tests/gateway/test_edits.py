@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from adapters.provider import Reply
 from gateway.upstream import Call, Seen
 from gateway.world import APIS, Conversation, World, opened
 
@@ -164,6 +165,29 @@ async def test_another_answer_to_tool_results(api: str, tmp_path: Path) -> None:
             "result c1",
             "assistant: Answer 4.",
         ]
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_a_late_parallel_result(api: str, address: str) -> None:
+    """The answer that was made without the result is withdrawn, and the model answers both results."""
+
+    def calling(seen: Seen) -> str | Reply:
+        if b"It rains." not in seen.raw:
+            return Reply(calls=(("c1", "weather"), ("c2", "weather")))
+        return "Both." if b"It snows." in seen.raw else "One of two."
+
+    async with opened(address, calling) as world:
+        talk = world.talk(api, is_whole=True)
+        await talk.say("Oslo and Bergen?")
+        place = len(talk.history)
+        await talk.answer(("c1", "It rains."))
+        del talk.history[place:]
+        assert await talk.answer(("c1", "It rains."), ("c2", "It snows.")) == "Both."
+        assert b"One of two." not in world.upstream.seen[-1].raw
+        assert (await lines(world))[3:] == ["result c1", "result c2", "assistant: Both."]
+        # A message of Anthropic has all results, so the message with one result is withdrawn too.
+        [branch] = await world.memory.thread("t1", resource="alice").branches()
+        assert branch.preview == ("It rains." if api == "messages" else "One of two.")
 
 
 @pytest.mark.parametrize("api", APIS)

@@ -131,8 +131,13 @@ def _is_confirmed(here: _Exchange[NewMessage], there: _Exchange[S]) -> bool:
 
     A client may have shortened the answer, for example removed reasoning. So it is enough if one text contains the other.
     """
-    answer, known = (" ".join(" ".join(_text(said).split()) for said in one.rest) for one in (here, there))
+    answer, known = _answer(here), _answer(there)
     return bool(here.rest) and (answer in known or (bool(known) and known in answer))
+
+
+def _answer(one: _Exchange[S]) -> str:
+    """Return the text of an answer, with one space between words."""
+    return " ".join(word for said in one.rest for word in _text(said).split())
 
 
 def _text(said: Said) -> str:
@@ -322,7 +327,7 @@ def _continued(
     """Compare two exchanges with the same question.
 
     Return the messages that only the exchange of the list has, the stored index after the last message that both have, and
-    whether the next stored message has other tool calls than the list.
+    whether the next stored message is not in the list: it has other tool calls, or the list has another result there.
     """
     first = there.end - len(there.rest)
     at = 0
@@ -338,10 +343,17 @@ def _continued(
         following = [n for n in range(at, len(there.rest)) if there.rest[n].role == said.role]
         is_other = bool("call" in kinds and following and _pair_ids(there.rest[following[0]]))
         if "result" in kinds or is_other or not following:
-            return list(here.rest[place:]), first + at, is_other
+            return list(here.rest[place:]), first + at, is_other or _is_late(said, there.rest, at)
         at = following[0] + 1
     # If another question follows in the list, messages that the client removed from this answer stay stored.
     return [], first + at if is_last else there.end, False
+
+
+def _is_late(said: NewMessage, rest: Sequence[Said], at: int) -> bool:
+    """Return whether a message has the result of a call before `at`, and the model has answered without it."""
+    calls = {call for row in rest[:at] for kind, call in _pair_ids(row) if kind == "call"}
+    is_result = any(kind == "result" and call in calls for kind, call in _pair_ids(said))
+    return is_result and any(row.role == "assistant" for row in rest[at:])
 
 
 def _taken(rows: dict[tuple[str, str], list[int]], said: Said) -> int | None:
