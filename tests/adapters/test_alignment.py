@@ -43,6 +43,7 @@ def rows(*shorts: Short) -> list[Message]:
 
 
 TWO = ("u:one", "a:1", "u:two", "a:2")
+ONCE_MORE = (*TWO, "u:one", "a:1 more")
 YES = ("u:yes", "a:1", "u:yes", "a:2", "u:yes", "a:3")
 OK = ("u:yes", "a:ok", "u:yes", "a:ok", "u:yes", "a:ok")
 SAME = tuple(short for n in "123" for short in ("u:go", f"c:{n}", f"r:{n}", "a:done"))
@@ -111,6 +112,15 @@ TOOLS = ("u:one", "c:x", "r:x", "a:1")
         pytest.param(
             ("u:one", "c:x", "r:x", "c:x"), ("u:one", "c:x", "r:x", "c:x", "r:x"), ("r:x",), None, id="ids, at once"
         ),
+        pytest.param(ONCE_MORE, ("u:one", "a:1 more", "u:x"), ("u:x",), None, id="after another first answer"),
+        pytest.param(
+            (*ONCE_MORE, "u:x", "a:3"),
+            ("u:one", "a:1 more", "u:y"),
+            ("u:y",),
+            6,
+            id="an edit after another first answer",
+        ),
+        pytest.param(ONCE_MORE, ("u:one", "a:1", "u:x"), ("u:x",), 2, id="back to the first of two first answers"),
         pytest.param(YES, (*YES[:4], "u:x"), ("u:x",), 4, id="equal questions, the third edited"),
         pytest.param(YES, YES[:3], (), 3, id="equal questions, another second answer"),
         pytest.param(YES, (*YES[2:], "u:x"), ("u:x",), None, id="the end of equal questions"),

@@ -80,6 +80,24 @@ async def test_another_first_answer(api: str, tmp_path: Path) -> None:
         assert await lines(world) == ["user: One.", "assistant: Answer 3."]
 
 
+@pytest.mark.parametrize("api", APIS)
+async def test_after_another_first_answer(api: str, tmp_path: Path) -> None:
+    """The first question was asked again later. The client goes on after its new answer, which contains the old one."""
+    answers = iter(("Yes.", "Two.", "Yes. And more.", "Three.", "Four."))
+    async with opened(tmp_path / "memolog.db", lambda _: next(answers)) as world:
+        talk = world.talk(api, is_whole=True)
+        await talk.say("Is it so?")
+        await talk.say("And then?")
+        talk.history.clear()
+        await talk.say("Is it so?")
+        await talk.say("Why?")
+        again(talk, "Why?")
+        await talk.say("Why, edited?")
+        assert (await lines(world))[4:] == [
+            *("user: Is it so?", "assistant: Yes. And more.", "user: Why, edited?", "assistant: Four."),
+        ]
+
+
 def looking(seen: Seen) -> str | Call:
     """Call a tool for each question, and answer each result with the same words."""
     raw = seen.raw.decode()

@@ -205,7 +205,7 @@ class _Pairing(Generic[S]):
             return found
         agreed, other = self._confirmed(count - 1, count - 1), self._confirmed(*found)
         # If no answer agrees, prefer the pair that covers more of the list.
-        is_first = agreed > other or (agreed == other and (agreed > 0 or count > found[0]))
+        is_first = agreed > other or (agreed == other and (agreed[0] > 0 or count > found[0]))
         return (count - 1, count - 1) if is_first else found
 
     def not_stored(self, new: Sequence[NewMessage], kept: Sequence[S]) -> Iterator[NewMessage]:
@@ -279,13 +279,16 @@ class _Pairing(Generic[S]):
         # If the list has more exchanges before `i` than the thread before `j`, not all of them can be the same.
         return not (is_whole and i > j and self._asked[0] is not None)
 
-    def _confirmed(self, i: int, j: int) -> int:
-        """Return how many answers agree, from `i` and `j` back to the first question that differs."""
-        count = 0
+    def _confirmed(self, i: int, j: int) -> tuple[int, int]:
+        """Return how many answers agree, from `i` and `j` back to the first question that differs, and how many are equal."""
+        agreed = equal = 0
         while i >= 0 and j >= 0 and (self._is_same(i, j) or self._asked[i] is None is self._known[j]):
-            count += _is_confirmed(self._here[i], self._there[j])
+            here, there = self._here[i], self._there[j]
+            agreed += _is_confirmed(here, there)
+            # One of two answers to the same question may contain the other.
+            equal += bool(here.rest) and _answer(here) == _answer(there)
             i, j = i - 1, j - 1
-        return count
+        return agreed, equal
 
 
 def _calls(one: _Exchange[S]) -> list[str]:
