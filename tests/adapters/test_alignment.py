@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kit.rows import row
 from memolog import AssistantMessage, NewMessage, ReasoningPart, TextPart, ToolCallPart, ToolMessage, UserMessage
-from memolog.adapters.alignment import Aligned, after_last_answer, align
+from memolog.adapters.alignment import CUT, Aligned, after_last_answer, align
 from memolog.core.message import Message
 
 Short = str
@@ -178,6 +178,31 @@ def test_ids_come_first() -> None:
     found = align(given, rows("u:one", "a:1"))
     assert [one.parts for one in found.new] == [(TextPart(text="two"),)]
     assert found.kept is None
+
+
+@pytest.mark.parametrize(
+    ("stored", "given", "new", "kept"),
+    [
+        pytest.param(("u:one", "a:pa"), ("u:one",), (), 1, id="the first question"),
+        pytest.param((*TWO, "u:three", "a:pa"), ("u:three",), (), 5, id="a later question"),
+        pytest.param((*TWO, "u:three", "u:four", "a:pa"), ("u:three", "u:four"), (), 6, id="two messages"),
+        pytest.param(("u:one", "c:x", "r:x", "a:pa"), ("r:x",), (), 3, id="a result"),
+        pytest.param(("u:one", "a:pa"), ("u:two",), ("u:two",), None, id="another question"),
+        pytest.param(("u:one", "a:pa"), ("u:one", "u:two"), ("u:one", "u:two"), None, id="one more question"),
+        pytest.param((*TWO, "u:three", "a:pa"), ("u:two",), ("u:two",), None, id="an earlier question"),
+        pytest.param(("u:one", "a:pa"), (), (), None, id="nothing"),
+    ],
+)
+def test_a_request_again_after_an_answer_that_was_cut(
+    stored: tuple[Short, ...], given: tuple[Short, ...], new: tuple[Short, ...], kept: int | None
+) -> None:
+    """The incomplete answer is withdrawn, if the caller rewinds and the list has the same messages again."""
+    known = rows(*stored)
+    known[-1] = replace(known[-1], metadata={CUT: True})
+    sent = [made(short) for short in given]
+    found = align(sent, known, rewinds=True)
+    assert (found.new, found.kept) == (tuple(map(made, new)), kept)
+    assert align(sent, known) == Aligned(new=tuple(sent))
 
 
 def test_repeated_rows() -> None:

@@ -1,9 +1,14 @@
 """Chat programs let users edit a question and ask for another answer: the thread follows, and nothing is stored twice."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
+import anthropic
+import openai
 import pytest
 
+from adapters.provider import APIS as DRIVERS
 from adapters.provider import Reply
 from gateway.upstream import Call, Seen
 from gateway.world import APIS, Conversation, World, opened
@@ -206,6 +211,25 @@ async def test_a_late_parallel_result(api: str, address: str) -> None:
         # A message of Anthropic has all results, so the message with one result is withdrawn too.
         [branch] = await world.memory.thread("t1", resource="alice").branches()
         assert branch.preview == ("It rains." if api == "messages" else "One of two.")
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("is_whole", [False, True])
+async def test_a_request_again_after_a_cut_stream(api: str, is_whole: bool, tmp_path: Path) -> None:
+    """The question is stored once and the incomplete answer is withdrawn, also if the client sends only new messages."""
+    half = Reply(text="Half of it.", thinks=False)
+    events = DRIVERS[api].events(DRIVERS[api].answer(half, 1, 1))
+    words = next(number for number, event in enumerate(events, start=1) if '"Hal"' in json.dumps(event))
+    replies = iter(("First.", replace(half, cut=words), "Whole."))
+    async with opened(tmp_path / "memolog.db", lambda _: next(replies)) as world:
+        talk = world.talk(api, is_whole=is_whole, is_streamed=True)
+        await talk.say("One.")
+        with pytest.raises((openai.APIError, anthropic.APIError)):
+            await talk.say("Two.")
+        await talk.say("Two.")
+        assert await lines(world) == ["user: One.", "assistant: First.", "user: Two.", "assistant: Whole."]
+        [branch] = await world.memory.thread("t1", resource="alice").branches()
+        assert branch.preview == "Hal"
 
 
 @pytest.mark.parametrize("api", APIS)

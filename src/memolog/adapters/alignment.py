@@ -11,7 +11,8 @@ by the id of the call, and answers by position.
    Then the client went back, and the thread is rewound. This needs two shared questions, or a shared question with its answer,
    because a single short question may be equal by chance.
 3. A list without any answer may contain only new messages. If it begins with the unanswered messages at the end of the thread,
-   these messages are a repeated request, and the rest is new.
+   these messages are a repeated request, and the rest is new. If the answer at the end of the thread is incomplete because the
+   provider cut it, and the list is the same request again, the thread is rewound to the request.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from memolog.context.context import ContextMessage
 from memolog.core.message import Message, NewMessage, TextPart, ToolResultPart, tool_key
 from memolog.transfer.conversation import marks_of
+
+CUT: Final = "is_cut"
+"""The metadata of an answer has this name if the stream of the provider ended before the answer was complete."""
 
 Said: TypeAlias = NewMessage | Message | ContextMessage
 S = TypeVar("S", bound=Said)
@@ -74,6 +78,8 @@ def align(
     means that the client always sends its whole conversation.
     """
     if not has_answer(given):
+        if rewinds and (kept := _before_cut(given, stored)):
+            return Aligned(new=(), kept=kept)
         return _without_history(given, stored, is_whole=is_whole and is_beginning and rewinds)
     here, there = _exchanges(given), _exchanges(stored)
     pairing = _Pairing(here, there)
@@ -158,6 +164,19 @@ def _is_example(stored: Sequence[Said], kept: int) -> bool:
         and turns[place] == turns[place + 1]
         for place in answers
     )
+
+
+def _before_cut(given: Sequence[NewMessage], stored: Sequence[Said]) -> int:
+    """Return the number of stored messages before an incomplete answer at the end, if the list is the same request again.
+
+    Otherwise return 0.
+    """
+    count = len(stored)
+    while count and getattr(stored[count - 1], "metadata", {}).get(CUT):
+        count -= 1
+    asked = [marks(said) for said in given]
+    since = [marks(row) for row in after_last_answer(stored[:count])]
+    return count if asked and count < len(stored) and asked == since[-len(asked) :] else 0
 
 
 def _without_history(given: Sequence[NewMessage], stored: Sequence[Said], *, is_whole: bool) -> Aligned:
