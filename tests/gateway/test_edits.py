@@ -248,3 +248,38 @@ async def test_messages_of_others_are_not_withdrawn(api: str, tmp_path: Path) ->
         await talk.say("One.")
         assert (await lines(world))[2:4] == ["user: Said by phone.", "assistant: Noted by phone."]
         assert (await lines(world))[-2] == "user: One."
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_an_edit_after_a_side_request(api: str, address: str) -> None:
+    """A chat program asks for a title in the same thread: a later question can be edited, and the title stays."""
+    async with opened(address, Model()) as world:
+        talk = world.talk(api, is_whole=True)
+        await talk.say("One.")
+        await world.talk(api, is_whole=True).say("Make a title.")
+        await talk.say("Two.")
+        await talk.say("Three.")
+        again(talk, "Two.")
+        await talk.say("Two, edited.")
+        sent = world.upstream.seen[-1].raw
+        assert b"Two." not in sent
+        assert b"Three." not in sent
+        assert await lines(world) == [
+            *("user: One.", "assistant: Answer 1.", "user: Make a title.", "assistant: Answer 2."),
+            *("user: Two, edited.", "assistant: Answer 5."),
+        ]
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_an_edit_before_a_side_request(api: str, tmp_path: Path) -> None:
+    """The side request came after the edited question. It is not withdrawn, so the edited question follows it."""
+    async with opened(tmp_path / "memolog.db", Model()) as world:
+        talk = world.talk(api, is_whole=True)
+        await talk.say("One.")
+        await talk.say("Two.")
+        await world.talk(api, is_whole=True).say("Make a title.")
+        await talk.say("Three.")
+        again(talk, "Two.")
+        await talk.say("Two, edited.")
+        said = [line for line in await lines(world) if line.startswith("user")]
+        assert said == [f"user: {text}" for text in ("One.", "Two.", "Make a title.", "Three.", "Two, edited.")]
