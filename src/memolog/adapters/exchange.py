@@ -6,7 +6,7 @@ An `Api` reads and writes the JSON of one endpoint. `remembering` returns a copy
 import inspect
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -497,7 +497,7 @@ class _Passed:
         return getattr(self._inner, name)
 
     @contextmanager
-    def _ending(self) -> Iterator[None]:
+    def _ending(self) -> Generator[None]:
         """Note that the stream has ended or broken, unless the caller leaves it."""
         try:
             yield
