@@ -8,27 +8,31 @@ from hypothesis import strategies as st
 
 from kit.rows import row
 from memolog import AssistantMessage, NewMessage, ReasoningPart, TextPart, ToolCallPart, ToolMessage, UserMessage
-from memolog.adapters.alignment import Aligned, after_last_answer, align
+from memolog.adapters.alignment import CUT, Aligned, after_last_answer, align
 from memolog.core.message import Message
 
 Short = str
 
 
 def made(short: Short) -> NewMessage:
-    """Return the message for `u:text`, `a:text`, `c:id` (a call), `r:id` (its result), or `echo:id` and `cut:id`.
+    """Return the message for `u:text`, `a:text`, `c:id,id` (calls), `r:id` (a result), or `echo:id,id` and `cut:id`.
 
-    A client may send a call and its result back in another form, which are `echo` and `cut`.
+    A client may send calls and a result back in another form, which are `echo` and `cut`.
     """
     kind, _, text = short.partition(":")
+    ids = text.split(",")
     match kind:
         case "u":
             return UserMessage(text)
         case "a":
             return AssistantMessage(text)
         case "c":
-            return AssistantMessage([ReasoningPart(text="hm"), "I look.", ToolCallPart(id=text, name="look")])
+            return AssistantMessage(
+                [ReasoningPart(text="hm"), "I look.", *(ToolCallPart(id=one, name="look") for one in ids)]
+            )
         case "echo":
-            return AssistantMessage(["I look.\n", ToolCallPart(id=text, name="look", arguments="{}")])
+            calls = [ToolCallPart(id=one, name="look", arguments="{}") for one in ids]
+            return AssistantMessage(["I look.\n", *calls])
         case _:
             return ToolMessage(text, "found" if kind == "r" else "fo…")
 
@@ -39,6 +43,7 @@ def rows(*shorts: Short) -> list[Message]:
 
 
 TWO = ("u:one", "a:1", "u:two", "a:2")
+ONCE_MORE = (*TWO, "u:one", "a:1 more")
 YES = ("u:yes", "a:1", "u:yes", "a:2", "u:yes", "a:3")
 OK = ("u:yes", "a:ok", "u:yes", "a:ok", "u:yes", "a:ok")
 SAME = tuple(short for n in "123" for short in ("u:go", f"c:{n}", f"r:{n}", "a:done"))
@@ -83,6 +88,16 @@ TOOLS = ("u:one", "c:x", "r:x", "a:1")
         pytest.param(TOOLS[:3], ("u:one", "echo:x", "cut:x"), (), None, id="a result again, cut short"),
         pytest.param(TOOLS[:2], ("r:x",), ("r:x",), None, id="only a result"),
         pytest.param(TOOLS, TOOLS[:3], (), 3, id="another answer to a result"),
+        pytest.param(
+            ("u:one", "c:x,y", "r:x", "a:1"), ("u:one", "c:x,y", "r:x", "r:y"), ("r:y",), 3, id="a late parallel result"
+        ),
+        pytest.param(
+            ("u:one", "c:x,y,z", "r:x", "a:1"),
+            ("u:one", "echo:x,y,z", "r:x", "r:y", "r:z"),
+            ("r:y", "r:z"),
+            3,
+            id="two late parallel results",
+        ),
         pytest.param(TOOLS, (*TOOLS, "u:two"), ("u:two",), None, id="after tools"),
         pytest.param(TOOLS, TOOLS[:1], TOOLS[:1], None, id="the first question again, after tools"),
         pytest.param((*TWO, *SAME[:4]), (*TWO, "u:go"), (), 5, id="another answer instead of tools"),
@@ -97,6 +112,15 @@ TOOLS = ("u:one", "c:x", "r:x", "a:1")
         pytest.param(
             ("u:one", "c:x", "r:x", "c:x"), ("u:one", "c:x", "r:x", "c:x", "r:x"), ("r:x",), None, id="ids, at once"
         ),
+        pytest.param(ONCE_MORE, ("u:one", "a:1 more", "u:x"), ("u:x",), None, id="after another first answer"),
+        pytest.param(
+            (*ONCE_MORE, "u:x", "a:3"),
+            ("u:one", "a:1 more", "u:y"),
+            ("u:y",),
+            6,
+            id="an edit after another first answer",
+        ),
+        pytest.param(ONCE_MORE, ("u:one", "a:1", "u:x"), ("u:x",), 2, id="back to the first of two first answers"),
         pytest.param(YES, (*YES[:4], "u:x"), ("u:x",), 4, id="equal questions, the third edited"),
         pytest.param(YES, YES[:3], (), 3, id="equal questions, another second answer"),
         pytest.param(YES, (*YES[2:], "u:x"), ("u:x",), None, id="the end of equal questions"),
@@ -154,6 +178,31 @@ def test_ids_come_first() -> None:
     found = align(given, rows("u:one", "a:1"))
     assert [one.parts for one in found.new] == [(TextPart(text="two"),)]
     assert found.kept is None
+
+
+@pytest.mark.parametrize(
+    ("stored", "given", "new", "kept"),
+    [
+        pytest.param(("u:one", "a:pa"), ("u:one",), (), 1, id="the first question"),
+        pytest.param((*TWO, "u:three", "a:pa"), ("u:three",), (), 5, id="a later question"),
+        pytest.param((*TWO, "u:three", "u:four", "a:pa"), ("u:three", "u:four"), (), 6, id="two messages"),
+        pytest.param(("u:one", "c:x", "r:x", "a:pa"), ("r:x",), (), 3, id="a result"),
+        pytest.param(("u:one", "a:pa"), ("u:two",), ("u:two",), None, id="another question"),
+        pytest.param(("u:one", "a:pa"), ("u:one", "u:two"), ("u:one", "u:two"), None, id="one more question"),
+        pytest.param((*TWO, "u:three", "a:pa"), ("u:two",), ("u:two",), None, id="an earlier question"),
+        pytest.param(("u:one", "a:pa"), (), (), None, id="nothing"),
+    ],
+)
+def test_a_request_again_after_an_answer_that_was_cut(
+    stored: tuple[Short, ...], given: tuple[Short, ...], new: tuple[Short, ...], kept: int | None
+) -> None:
+    """The incomplete answer is withdrawn, if the caller rewinds and the list has the same messages again."""
+    known = rows(*stored)
+    known[-1] = replace(known[-1], metadata={CUT: True})
+    sent = [made(short) for short in given]
+    found = align(sent, known, rewinds=True)
+    assert (found.new, found.kept) == (tuple(map(made, new)), kept)
+    assert align(sent, known) == Aligned(new=tuple(sent))
 
 
 def test_repeated_rows() -> None:

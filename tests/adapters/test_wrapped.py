@@ -4,7 +4,8 @@ import asyncio
 import json
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +250,76 @@ async def test_a_cut_stream(driver: Driver) -> None:
         await call(**driver.said("third"))
     said = [line for line in rows if line != "reasoning"]
     assert said == ["user: first", "assistant: One", "user: second", "assistant: One"]
+
+
+def first_words(driver: Driver, reply: Reply) -> int:
+    """Return the number of events of an answer until its first words."""
+    events = driver.events(driver.answer(reply, 1, 1))
+    return next(number for number, event in enumerate(events, start=1) if f'"{reply.text[:3]}"' in json.dumps(event))
+
+
+@each
+@pytest.mark.parametrize("how", ["broken", "ended", "failed"])
+async def test_a_request_again_after_a_cut_stream(driver: Driver, how: str, address: str) -> None:
+    """A question and a tool result are sent again after their answers were cut: each is stored once."""
+    call_it, done = Reply(text="I look.", calls=(("c1", "look"),), thinks=False), Reply(text="Done.")
+    half = Reply(text="Half of it.", thinks=False)
+    broken = replace(half, cut=first_words(driver, half))
+    cut = {"broken": broken, "ended": half, "failed": replace(half, breaks="overloaded_error")}[how]
+    replies = iter((done, cut, cut, call_it, cut, done, done))
+    provider = Provider(driver, lambda _: next(replies))
+    async with Memory(address) as memory:
+        call = asking(provider, memory)
+
+        async def hear(arguments: Json, *, is_cut: bool) -> None:
+            provider.cut_after = first_words(driver, half) if is_cut and how == "ended" else None
+            # Some libraries raise an error if a stream is incomplete, others do not.
+            with suppress(Exception) if is_cut else nullcontext():
+                assert [event async for event in await call(**arguments, stream=True)]
+
+        await hear(driver.said("one"), is_cut=False)
+        for is_cut in (True, True, False):
+            await hear(driver.said("two"), is_cut=is_cut)
+        for is_cut in (True, False):
+            await hear(driver.results([("c1", "found")]), is_cut=is_cut)
+        await hear(driver.said("two"), is_cut=False)
+        rows = await lines(memory)
+        branches = await memory.thread("t1", resource="alice").branches()
+    assert rows == [
+        *("user: one", "assistant: Done.", "user: two", "assistant: I look.", "call c1: look", "result c1"),
+        *("assistant: Done.", "user: two", "assistant: Done."),
+    ]
+    assert [branch.preview for branch in branches] == ["Hal"] * 3
+    assert "Hal" not in json.dumps(provider.bodies[-1])
+
+
+@each
+async def test_a_stream_that_the_caller_left(driver: Driver) -> None:
+    """The caller stops reading and asks the same again: this may be a new question, so both stay."""
+    provider = Provider(driver, lambda _: Reply(text="One two three", thinks=False))
+    async with Memory(":memory:") as memory:
+        call = asking(provider, memory)
+        for _ in range(2):
+            async with await call(**driver.said("go on"), stream=True) as stream:
+                async for event in stream:
+                    if driver.piece(event) == "One":
+                        break
+        assert await lines(memory) == ["user: go on", "assistant: One"] * 2
+
+
+@each
+def test_a_sync_request_again_after_a_cut_stream(driver: Driver, tmp_path: Path) -> None:
+    """The synchronous client stores the question once too."""
+    half = Reply(text="Half of it.", thinks=False)
+    replies = iter((replace(half, cut=first_words(driver, half)), Reply(text="Done.")))
+    provider = Provider(driver, lambda _: next(replies))
+    with SyncMemory(tmp_path / "memolog.db") as memory:
+        call = driver.call(wrap(driver, provider.client(), memory, thread="t1", resource="alice"))
+        with pytest.raises(Exception, match=r"(?i)connection|closed"):
+            list(call(**driver.said("one"), stream=True))
+        list(call(**driver.said("one"), stream=True))
+        said = [row for row in memory.thread("t1", resource="alice").messages().items if row.state == "live"]
+    assert [line for line in brief(said) if line != "reasoning"] == ["user: one", "assistant: Done."]
 
 
 @each

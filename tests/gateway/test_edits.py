@@ -1,9 +1,15 @@
 """Chat programs let users edit a question and ask for another answer: the thread follows, and nothing is stored twice."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
+import anthropic
+import openai
 import pytest
 
+from adapters.provider import APIS as DRIVERS
+from adapters.provider import Reply
 from gateway.upstream import Call, Seen
 from gateway.world import APIS, Conversation, World, opened
 
@@ -77,6 +83,24 @@ async def test_another_first_answer(api: str, tmp_path: Path) -> None:
             talk.history.clear()
             await talk.say("One.")
         assert await lines(world) == ["user: One.", "assistant: Answer 3."]
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_after_another_first_answer(api: str, tmp_path: Path) -> None:
+    """The first question was asked again later. The client goes on after its new answer, which contains the old one."""
+    answers = iter(("Yes.", "Two.", "Yes. And more.", "Three.", "Four."))
+    async with opened(tmp_path / "memolog.db", lambda _: next(answers)) as world:
+        talk = world.talk(api, is_whole=True)
+        await talk.say("Is it so?")
+        await talk.say("And then?")
+        talk.history.clear()
+        await talk.say("Is it so?")
+        await talk.say("Why?")
+        again(talk, "Why?")
+        await talk.say("Why, edited?")
+        assert (await lines(world))[4:] == [
+            *("user: Is it so?", "assistant: Yes. And more.", "user: Why, edited?", "assistant: Four."),
+        ]
 
 
 def looking(seen: Seen) -> str | Call:
@@ -167,6 +191,48 @@ async def test_another_answer_to_tool_results(api: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("api", APIS)
+async def test_a_late_parallel_result(api: str, address: str) -> None:
+    """The answer that was made without the result is withdrawn, and the model answers both results."""
+
+    def calling(seen: Seen) -> str | Reply:
+        if b"It rains." not in seen.raw:
+            return Reply(calls=(("c1", "weather"), ("c2", "weather")))
+        return "Both." if b"It snows." in seen.raw else "One of two."
+
+    async with opened(address, calling) as world:
+        talk = world.talk(api, is_whole=True)
+        await talk.say("Oslo and Bergen?")
+        place = len(talk.history)
+        await talk.answer(("c1", "It rains."))
+        del talk.history[place:]
+        assert await talk.answer(("c1", "It rains."), ("c2", "It snows.")) == "Both."
+        assert b"One of two." not in world.upstream.seen[-1].raw
+        assert (await lines(world))[3:] == ["result c1", "result c2", "assistant: Both."]
+        # A message of Anthropic has all results, so the message with one result is withdrawn too.
+        [branch] = await world.memory.thread("t1", resource="alice").branches()
+        assert branch.preview == ("It rains." if api == "messages" else "One of two.")
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("is_whole", [False, True])
+async def test_a_request_again_after_a_cut_stream(api: str, is_whole: bool, tmp_path: Path) -> None:
+    """The question is stored once and the incomplete answer is withdrawn, also if the client sends only new messages."""
+    half = Reply(text="Half of it.", thinks=False)
+    events = DRIVERS[api].events(DRIVERS[api].answer(half, 1, 1))
+    words = next(number for number, event in enumerate(events, start=1) if '"Hal"' in json.dumps(event))
+    replies = iter(("First.", replace(half, cut=words), "Whole."))
+    async with opened(tmp_path / "memolog.db", lambda _: next(replies)) as world:
+        talk = world.talk(api, is_whole=is_whole, is_streamed=True)
+        await talk.say("One.")
+        with pytest.raises((openai.APIError, anthropic.APIError)):
+            await talk.say("Two.")
+        await talk.say("Two.")
+        assert await lines(world) == ["user: One.", "assistant: First.", "user: Two.", "assistant: Whole."]
+        [branch] = await world.memory.thread("t1", resource="alice").branches()
+        assert branch.preview == "Hal"
+
+
+@pytest.mark.parametrize("api", APIS)
 async def test_messages_of_others_are_not_withdrawn(api: str, tmp_path: Path) -> None:
     """Another program says something in the thread; a client that does not know it goes on, edits, and asks again."""
     async with opened(tmp_path / "memolog.db", Model()) as world:
@@ -182,3 +248,38 @@ async def test_messages_of_others_are_not_withdrawn(api: str, tmp_path: Path) ->
         await talk.say("One.")
         assert (await lines(world))[2:4] == ["user: Said by phone.", "assistant: Noted by phone."]
         assert (await lines(world))[-2] == "user: One."
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_an_edit_after_a_side_request(api: str, address: str) -> None:
+    """A chat program asks for a title in the same thread: a later question can be edited, and the title stays."""
+    async with opened(address, Model()) as world:
+        talk = world.talk(api, is_whole=True)
+        await talk.say("One.")
+        await world.talk(api, is_whole=True).say("Make a title.")
+        await talk.say("Two.")
+        await talk.say("Three.")
+        again(talk, "Two.")
+        await talk.say("Two, edited.")
+        sent = world.upstream.seen[-1].raw
+        assert b"Two." not in sent
+        assert b"Three." not in sent
+        assert await lines(world) == [
+            *("user: One.", "assistant: Answer 1.", "user: Make a title.", "assistant: Answer 2."),
+            *("user: Two, edited.", "assistant: Answer 5."),
+        ]
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_an_edit_before_a_side_request(api: str, tmp_path: Path) -> None:
+    """The side request came after the edited question. It is not withdrawn, so the edited question follows it."""
+    async with opened(tmp_path / "memolog.db", Model()) as world:
+        talk = world.talk(api, is_whole=True)
+        await talk.say("One.")
+        await talk.say("Two.")
+        await world.talk(api, is_whole=True).say("Make a title.")
+        await talk.say("Three.")
+        again(talk, "Two.")
+        await talk.say("Two, edited.")
+        said = [line for line in await lines(world) if line.startswith("user")]
+        assert said == [f"user: {text}" for text in ("One.", "Two.", "Make a title.", "Three.", "Two, edited.")]

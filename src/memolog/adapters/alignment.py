@@ -11,7 +11,8 @@ by the id of the call, and answers by position.
    Then the client went back, and the thread is rewound. This needs two shared questions, or a shared question with its answer,
    because a single short question may be equal by chance.
 3. A list without any answer may contain only new messages. If it begins with the unanswered messages at the end of the thread,
-   these messages are a repeated request, and the rest is new.
+   these messages are a repeated request, and the rest is new. If the answer at the end of the thread is incomplete because the
+   provider cut it, and the list is the same request again, the thread is rewound to the request.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from memolog.context.context import ContextMessage
 from memolog.core.message import Message, NewMessage, TextPart, ToolResultPart, tool_key
 from memolog.transfer.conversation import marks_of
+
+CUT: Final = "is_cut"
+"""The metadata of an answer has this name if the stream of the provider ended before the answer was complete."""
 
 Said: TypeAlias = NewMessage | Message | ContextMessage
 S = TypeVar("S", bound=Said)
@@ -74,6 +78,8 @@ def align(
     means that the client always sends its whole conversation.
     """
     if not has_answer(given):
+        if rewinds and (kept := _before_cut(given, stored)):
+            return Aligned(new=(), kept=kept)
         return _without_history(given, stored, is_whole=is_whole and is_beginning and rewinds)
     here, there = _exchanges(given), _exchanges(stored)
     pairing = _Pairing(here, there)
@@ -131,8 +137,13 @@ def _is_confirmed(here: _Exchange[NewMessage], there: _Exchange[S]) -> bool:
 
     A client may have shortened the answer, for example removed reasoning. So it is enough if one text contains the other.
     """
-    answer, known = (" ".join(" ".join(_text(said).split()) for said in one.rest) for one in (here, there))
+    answer, known = _answer(here), _answer(there)
     return bool(here.rest) and (answer in known or (bool(known) and known in answer))
+
+
+def _answer(one: _Exchange[S]) -> str:
+    """Return the text of an answer, with one space between words."""
+    return " ".join(word for said in one.rest for word in _text(said).split())
 
 
 def _text(said: Said) -> str:
@@ -153,6 +164,19 @@ def _is_example(stored: Sequence[Said], kept: int) -> bool:
         and turns[place] == turns[place + 1]
         for place in answers
     )
+
+
+def _before_cut(given: Sequence[NewMessage], stored: Sequence[Said]) -> int:
+    """Return the number of stored messages before an incomplete answer at the end, if the list is the same request again.
+
+    Otherwise return 0.
+    """
+    count = len(stored)
+    while count and getattr(stored[count - 1], "metadata", {}).get(CUT):
+        count -= 1
+    asked = [marks(said) for said in given]
+    since = [marks(row) for row in after_last_answer(stored[:count])]
+    return count if asked and count < len(stored) and asked == since[-len(asked) :] else 0
 
 
 def _without_history(given: Sequence[NewMessage], stored: Sequence[Said], *, is_whole: bool) -> Aligned:
@@ -200,7 +224,7 @@ class _Pairing(Generic[S]):
             return found
         agreed, other = self._confirmed(count - 1, count - 1), self._confirmed(*found)
         # If no answer agrees, prefer the pair that covers more of the list.
-        is_first = agreed > other or (agreed == other and (agreed > 0 or count > found[0]))
+        is_first = agreed > other or (agreed == other and (agreed[0] > 0 or count > found[0]))
         return (count - 1, count - 1) if is_first else found
 
     def not_stored(self, new: Sequence[NewMessage], kept: Sequence[S]) -> Iterator[NewMessage]:
@@ -274,13 +298,16 @@ class _Pairing(Generic[S]):
         # If the list has more exchanges before `i` than the thread before `j`, not all of them can be the same.
         return not (is_whole and i > j and self._asked[0] is not None)
 
-    def _confirmed(self, i: int, j: int) -> int:
-        """Return how many answers agree, from `i` and `j` back to the first question that differs."""
-        count = 0
+    def _confirmed(self, i: int, j: int) -> tuple[int, int]:
+        """Return how many answers agree, from `i` and `j` back to the first question that differs, and how many are equal."""
+        agreed = equal = 0
         while i >= 0 and j >= 0 and (self._is_same(i, j) or self._asked[i] is None is self._known[j]):
-            count += _is_confirmed(self._here[i], self._there[j])
+            here, there = self._here[i], self._there[j]
+            agreed += _is_confirmed(here, there)
+            # One of two answers to the same question may contain the other.
+            equal += bool(here.rest) and _answer(here) == _answer(there)
             i, j = i - 1, j - 1
-        return count
+        return agreed, equal
 
 
 def _calls(one: _Exchange[S]) -> list[str]:
@@ -322,7 +349,7 @@ def _continued(
     """Compare two exchanges with the same question.
 
     Return the messages that only the exchange of the list has, the stored index after the last message that both have, and
-    whether the next stored message has other tool calls than the list.
+    whether the next stored message is not in the list: it has other tool calls, or the list has another result there.
     """
     first = there.end - len(there.rest)
     at = 0
@@ -338,10 +365,17 @@ def _continued(
         following = [n for n in range(at, len(there.rest)) if there.rest[n].role == said.role]
         is_other = bool("call" in kinds and following and _pair_ids(there.rest[following[0]]))
         if "result" in kinds or is_other or not following:
-            return list(here.rest[place:]), first + at, is_other
+            return list(here.rest[place:]), first + at, is_other or _is_late(said, there.rest, at)
         at = following[0] + 1
     # If another question follows in the list, messages that the client removed from this answer stay stored.
     return [], first + at if is_last else there.end, False
+
+
+def _is_late(said: NewMessage, rest: Sequence[Said], at: int) -> bool:
+    """Return whether a message has the result of a call before `at`, and the model has answered without it."""
+    calls = {call for row in rest[:at] for kind, call in _pair_ids(row) if kind == "call"}
+    is_result = any(kind == "result" and call in calls for kind, call in _pair_ids(said))
+    return is_result and any(row.role == "assistant" for row in rest[at:])
 
 
 def _taken(rows: dict[tuple[str, str], list[int]], said: Said) -> int | None:

@@ -6,8 +6,8 @@ An `Api` reads and writes the JSON of one endpoint. `remembering` returns a copy
 import inspect
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeAlias, TypedDict, TypeVar, cast
@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 from memolog import Context
 from memolog.adapters import at_once, returned
-from memolog.adapters.alignment import S, has_answer, marks
+from memolog.adapters.alignment import CUT, S, has_answer, marks
 from memolog.adapters.guards import GuardedTurn, SyncGuardedTurn, check_memory
 from memolog.adapters.new_messages import find_new, prefix_of
 from memolog.adapters.provider_limits import encodable, is_refusal, take_back, tells_refusal, weight
@@ -218,8 +218,10 @@ class Exchange:
         self.repeated: tuple[int, ...] = ()
         """Sequence numbers of stored unanswered messages that the request repeats. If it is rejected, they are withdrawn too."""
         self._events, self._stream, self._bytes = Events(), api.stream(), b""
-        self._is_streamed = False
+        self._is_streamed = self._has_failed = False
         self.has_come = False
+        self.has_ended = False
+        """Whether the provider has ended the stream, or the connection to it broke. The caller may leave a stream earlier."""
 
     @property
     def _model(self) -> str | None:
@@ -267,6 +269,7 @@ class Exchange:
             return False
         for event in self._events.feed(chunk):
             self._has_refusal |= tells_refusal(event)
+            self._has_failed |= bool(event.get("error")) or event.get("type") in {"error", "response.failed"}
             self._stream.add(event)
         # The usage of a chat completion may come after the last part of the message, so only `[DONE]` completes the stream.
         return self._events.is_done or (self._stream.is_whole and not self._api.path.endswith("/completions"))
@@ -279,6 +282,12 @@ class Exchange:
     def is_refused(self) -> bool:
         """Return whether the provider rejected the request in a stream, before it sent any content."""
         return self._has_refusal and self._api.answer(self._stream.response()).message is None
+
+    @property
+    def _is_cut(self) -> bool:
+        """Return whether the provider ended a stream before the answer was complete."""
+        is_complete = self._events.is_done or self._stream.is_whole
+        return self._has_failed or (self._is_streamed and self.has_ended and not is_complete)
 
     async def end(self) -> None:
         """Record the answer, even if it is incomplete, and leave the turn. Withdraw the request if it was rejected."""
@@ -320,6 +329,8 @@ class Exchange:
             return
         answer = self._api.answer(cast("Json", data))
         messages = () if answer.message is None else (_with_beginning(self._begun, answer.message),)
+        if self._is_cut:
+            messages = tuple(replace(said, metadata={**said.metadata, CUT: True}) for said in messages)
         if not messages and answer.usage is None:
             return
         own = self._api.own(self._body)
@@ -485,13 +496,24 @@ class _Passed:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
+    @contextmanager
+    def _ending(self) -> Generator[None]:
+        """Note that the stream has ended or broken, unless the caller leaves it."""
+        try:
+            yield
+        except Exception:
+            self._exchange.has_ended = True
+            raise
+        self._exchange.has_ended = True
+
 
 class _Tee(_Passed):
     def __iter__(self) -> Iterator[bytes]:
-        for chunk in self._inner:
-            if self._exchange.feed(chunk):
-                self._drive(self._exchange.end())
-            yield chunk
+        with self._ending():
+            for chunk in self._inner:
+                if self._exchange.feed(chunk):
+                    self._drive(self._exchange.end())
+                yield chunk
         self._drive(self._exchange.end())
 
     def close(self) -> None:
@@ -501,10 +523,11 @@ class _Tee(_Passed):
 
 class _AsyncTee(_Passed):
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self._inner:
-            if self._exchange.feed(chunk):
-                await self._exchange.end()
-            yield chunk
+        with self._ending():
+            async for chunk in self._inner:
+                if self._exchange.feed(chunk):
+                    await self._exchange.end()
+                yield chunk
         await self._exchange.end()
 
     async def aclose(self) -> None:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from itertools import takewhile
 from typing import Final
 
 from memolog.adapters.alignment import Said, after_last_answer, align, has_answer, marks
@@ -36,7 +37,8 @@ async def find_new(
     """Return the new messages of a list, and the unanswered stored messages that the list repeats.
 
     With `own_turns` the thread is rewound if the client went back to an earlier message. All later messages must then belong to
-    ended turns whose ids begin with `own_turns`. `is_whole` means that the client always sends its whole conversation. If the
+    ended turns whose ids begin with `own_turns`, except messages of others directly before an edited question, which stay.
+    `is_whole` means that the client always sends its whole conversation. If the
     database cannot be read, all messages after the last answer count as new, or with `config.strict` the error is raised.
     """
     try:
@@ -45,7 +47,8 @@ async def find_new(
         found = align(given, stored, rewinds=rewinds, is_beginning=is_beginning, is_whole=is_whole)
         new = found.new
         if found.kept is not None:
-            to = stored[found.kept - 1].seq if found.kept else 0
+            kept = _after_others(stored, found.kept, own_turns or "") if _is_question(new[:1]) else found.kept
+            to = stored[kept - 1].seq if kept else 0
             branch = await memory.thread(thread, resource=resource).rewind(to=to, only_turns=own_turns)
             # If nothing was rewound, the stored answer still follows the question, so the question is saved again.
             new = new if branch else new or after_last_answer(given)
@@ -56,6 +59,21 @@ async def find_new(
             raise
         _log.warning("stored messages cannot be read, so all messages after the last answer count as new: %s", error)
         return with_names(after_last_answer(given), given), ()
+
+
+def _is_question(first: Sequence[NewMessage]) -> bool:
+    return any(
+        said.role == "user" and not any(isinstance(part, ToolResultPart) for part in said.parts) for said in first
+    )
+
+
+def _after_others(stored: Sequence[Message], kept: int, own_turns: str) -> int:
+    """Return `kept` plus the number of messages of others that follow directly. An edited question may be asked after them.
+
+    For example, chat programs ask for a title in the same thread.
+    """
+    others = takewhile(lambda row: not (row.turn or "").startswith(own_turns), stored[kept:])
+    return kept + sum(1 for _ in others)
 
 
 async def _not_forgotten(

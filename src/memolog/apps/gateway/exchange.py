@@ -236,11 +236,16 @@ class Exchange:
             await self._record(turn, remembered)
 
     async def _read(self, turn: Turn, remembered: Remembered, answer: httpx.Response) -> AsyncIterator[bytes]:
-        async for chunk in answer.aiter_bytes():
-            if remembered.feed(chunk) or remembered.is_refused:
-                self._is_complete = True
-                await self._record(turn, remembered)
-            yield chunk
+        try:
+            async for chunk in answer.aiter_bytes():
+                if remembered.feed(chunk) or remembered.is_refused:
+                    self._is_complete = True
+                    await self._record(turn, remembered)
+                yield chunk
+        except httpx.HTTPError:
+            remembered.has_ended = True
+            raise
+        remembered.has_ended = True
 
     async def _record(self, turn: Turn, remembered: Remembered) -> None:
         """Save the answer received so far. If the provider has refused the request in the stream, first withdraw its messages.
