@@ -285,7 +285,9 @@ async def test_who_takes_over_asks_the_same_question(address: str, clock: FakeCl
         return ""
 
     slow, quick = ScriptedModel([observations_of, held]), ScriptedModel()
-    dead = Memory(address, model=slow, config=replace(SMALL, observation=PATIENT), clock=clock)
+    # Its model never answers, so closing need not wait for it.
+    config = replace(SMALL, observation=PATIENT, close_timeout=0.1)
+    dead = Memory(address, model=slow, config=config, clock=clock)
     async with Memory(address, model=quick, config=SMALL, clock=clock) as other:
         await talk(dead, clock, "a", 3)
         await dead.settled()
