@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, DryRun, Yes, verb
+from memolog.apps.cli.command import Answer, Call, DryRun, Yes, is_agreed, verb
 from memolog.apps.cli.output import show, show_diff, styled
 from memolog.errors import InputError
 
@@ -185,4 +185,4 @@ def _is_confirmed(call: Call) -> bool:
             "Changing files needs a confirmation, and there is no terminal.",
             then="Add --yes, or add --dry-run to see the changes.",
         )
-    return typer.confirm("Change these files?", default=True)
+    return is_agreed("Change these files?", default=True)
