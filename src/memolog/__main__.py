@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     """Run the command line. Ctrl-C ends it with exit code 130, also while it is still being imported."""
     try:
-        from memolog.apps.cli.main import main as run
+        from memolog.apps.cli.main import main as run  # noqa: PLC0415 - an interruption of this import is caught
 
         run()
     except KeyboardInterrupt:

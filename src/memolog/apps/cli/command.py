@@ -533,10 +533,15 @@ def _perform(
             _show_interruption(under_way)
         raise typer.Exit(130) from None
     if not answer.is_printed:
-        if as_json:
-            output.print_json(answer.data)
-        else:
-            output.show(output.styled(answer.show) if isinstance(answer.show, str) else answer.show())
+        try:
+            if as_json:
+                output.print_json(answer.data)
+            else:
+                output.show(output.styled(answer.show) if isinstance(answer.show, str) else answer.show())
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The work is done, so the exit code says so. What is still in the buffer is written nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise typer.Exit(answer.code)
 
 

@@ -76,7 +76,14 @@ def console(*, to_stderr: bool = False) -> "Console":
     stream = sys.stderr if to_stderr else sys.stdout
     # Rich reads COLUMNS itself.
     width = None if stream.isatty() or os.environ.get("COLUMNS") else _WIDTH_WITHOUT_TERMINAL
-    return Console(file=stream, width=width, highlight=False, emoji=False)
+    made = Console(file=stream, width=width, highlight=False, emoji=False)
+    # Rich would end the process.
+    made.on_broken_pipe = _raise_broken_pipe
+    return made
+
+
+def _raise_broken_pipe() -> None:
+    raise BrokenPipeError
 
 
 def is_wrapped() -> bool:
