@@ -543,6 +543,17 @@ def _rendered(shown: object, width: int) -> list[str]:
     return [line.rstrip() for line in got.get().splitlines()]
 
 
+@pytest.mark.parametrize("width", range(40, 90))
+def test_a_table_is_never_wider_than_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However narrow the terminal is, no line of a table is longer, and no word of a head is divided."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    heads = (">generation", "cause!", "at!?", ">tokens before?", ">tokens after?", ">lines dropped??")
+    rows = [("0", "start", "2026-03-02 14:00 UTC", "0", "0", "0"), ("1", "reflect", "2026-03-02 15:00 UTC", *"987")]
+    lines = _rendered(table(heads, rows), width)
+    assert max(map(len, lines)) <= width
+    assert "generation" in lines[0] + lines[1]
+
+
 def test_a_narrow_table_leaves_out_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns are left out before a word is divided, those with the most `?` first, and the table names them."""
     monkeypatch.setenv("COLUMNS", "60")
