@@ -521,6 +521,7 @@ def test_an_interruption_while_it_starts(module: str, folder: Path) -> None:
     """Ctrl-C while modules are imported ends the command without a traceback."""
     code = (
         "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "class Interrupting:\n"
         "    def find_spec(self, name, *_):\n"
         f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
