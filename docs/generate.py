@@ -126,7 +126,7 @@ def _verbs(command: Any, words: tuple[str, ...]) -> Iterator[list[str]]:
     usage = " ".join(
         ["memolog", name, *(f"{item.name.upper()}" if item.required else f"[{item.name.upper()}]" for item in inputs)]
     )
-    lines = [f"### {name}", "", command.help, "", "```sh", usage, *_examples(command), "```", ""]
+    lines = [f"### {name}", "", command.help, "", "```sh", *dict.fromkeys((usage, *_examples(command))), "```", ""]
     rows = [
         f"| {_spelt(item)} | {(item.help or '').rstrip('.')} |" for item in command.params if item.name not in SHARED
     ]

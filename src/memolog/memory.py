@@ -555,7 +555,8 @@ class Thread(_Handle):
         Use it when a user edits an earlier question or wants another answer. Observations of withdrawn messages are removed from
         the log. The messages are stored as a branch: `branches` lists it, and `restore_branch` restores it. If `only_turns` is
         passed, every message after `to` must belong to an ended turn whose id begins with `only_turns`; otherwise nothing is
-        withdrawn. Returns None if nothing was withdrawn. Raises TurnRunning if a message after `to` is of a running turn.
+        withdrawn. Returns None if nothing was withdrawn, also if the thread ends before `to`. Raises TurnRunning if a message
+        after `to` is of a running turn.
         """
         components, again = await self._open_rewound()
         running = await self._running_turns(components)
@@ -638,7 +639,7 @@ class Resource(_Handle):
         components = await self._connection.open_to_write()
         touched, page = 0, None
         while page is None or page.next is not None:
-            page = await components.store.threads.list(self.id, limit=200, after=page.next if page else None)
+            page = await components.store.threads.list(self.id, limit=200, after=None if page is None else page.next)
             for thread in page.items:
                 config, snapshot = await self._connection.look(thread.id, self.id)
                 if config.observe and (snapshot.runs or any(m.state == "live" for m in snapshot.tail)):

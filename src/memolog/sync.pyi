@@ -521,7 +521,8 @@ class SyncThread:
         Use it when a user edits an earlier question or wants another answer. Observations of withdrawn messages are removed from
         the log. The messages are stored as a branch: `branches` lists it, and `restore_branch` restores it. If `only_turns` is
         passed, every message after `to` must belong to an ended turn whose id begins with `only_turns`; otherwise nothing is
-        withdrawn. Returns None if nothing was withdrawn. Raises TurnRunning if a message after `to` is of a running turn.
+        withdrawn. Returns None if nothing was withdrawn, also if the thread ends before `to`. Raises TurnRunning if a message
+        after `to` is of a running turn.
         """
     def branches(self) -> tuple[Branch, ...]:
         """Return the branches of this thread, oldest first. A branch has the messages that a rewind withdrew."""

@@ -75,6 +75,18 @@ async def test_what_is_stopped_is_gone(address: str, text: str, side: str, guard
             assert text not in (await turn.prepare(UserMessage("again"))).render()
 
 
+async def test_what_is_stopped_is_kept_until_it_is_forgotten(address: str) -> None:
+    """The rows of a stopped turn are withdrawn and have their text; forgetting deletes the text, as the guide says."""
+    async with Memory(address) as memory:
+        thread, resource = memory.thread("t1", resource="alice"), memory.resource("alice")
+        with pytest.raises(GuardStopped):
+            await GUARDS.run(memory, "t1", "alice", UserMessage(SECRET), model=echo)
+        withdrawn = (await thread.messages()).items
+        assert [(one.state, one.text) for one in withdrawn] == [("withdrawn", SECRET)]
+        assert (await resource.forget(thread="t1", message=withdrawn[0].id)).messages
+        assert [(one.state, one.text) for one in (await thread.messages()).items] == [("forgotten", "")]
+
+
 ANSWER = {"choices": [{"message": {"role": "assistant", "content": "You said: hello"}}]}
 
 

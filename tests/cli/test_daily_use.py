@@ -486,6 +486,54 @@ def test_a_real_signal_interrupts(folder: Path) -> None:
     assert (process.returncode, err) == (130, b"")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="sends a signal to a process on a terminal")
+@pytest.mark.parametrize("line", ["forget --everything", "prune", "install codex"])
+def test_one_interruption_ends_a_question(line: str, folder: Path) -> None:
+    """Ctrl-C at a confirmation ends the command at once, and nothing is changed."""
+    import pty
+
+    before = {path: path.read_bytes() for path in folder.rglob("*.db")}
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "HOME": str(folder), "CODEX_HOME": str(folder / "codex")}
+    command_line = [sys.executable, "-m", "memolog", *line.split()]
+    with subprocess.Popen(
+        command_line, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        said = ""
+        while not said.endswith("]:"):
+            said += (more := process.stdout.read(1))
+            assert more, said
+        process.send_signal(signal.SIGINT)
+        # A command that ignores the signal reads this answer and goes on.
+        os.write(ours, b"y\n")
+        rest, _ = process.communicate()
+    os.close(ours)
+    os.close(theirs)
+    assert (process.returncode, rest.strip()) == (130, "Stopped.")
+    assert {path: path.read_bytes() for path in folder.rglob("*.db")} == before
+    assert not (folder / "codex").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends a signal")
+@pytest.mark.parametrize("module", ["typer", "memolog.apps.cli.status", "memolog.core.config", "memolog.memory"])
+def test_an_interruption_while_it_starts(module: str, folder: Path) -> None:
+    """Ctrl-C while modules are imported ends the command without a traceback."""
+    code = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "from memolog.__main__ import main\n"
+        "sys.argv = ['memolog', 'status', '--json']\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 # ---------------------------------------------------------------- what is shown
 
 
@@ -494,6 +542,17 @@ def _rendered(shown: object, width: int) -> list[str]:
     with out.capture() as got:
         out.print(shown, crop=False)
     return [line.rstrip() for line in got.get().splitlines()]
+
+
+@pytest.mark.parametrize("width", range(40, 90))
+def test_a_table_is_never_wider_than_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However narrow the terminal is, no line of a table is longer, and no word of a head is divided."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    heads = (">generation", "cause!", "at!?", ">tokens before?", ">tokens after?", ">lines dropped??")
+    rows = [("0", "start", "2026-03-02 14:00 UTC", "0", "0", "0"), ("1", "reflect", "2026-03-02 15:00 UTC", *"987")]
+    lines = _rendered(table(heads, rows), width)
+    assert max(map(len, lines)) <= width
+    assert "generation" in lines[0] + lines[1]
 
 
 def test_a_narrow_table_leaves_out_columns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -389,6 +389,24 @@ def test_a_reader_that_leaves_early_is_no_error(folder: Path) -> None:
     assert "BrokenPipe" not in told
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a closed pipe is another error there")
+def test_the_work_is_done_although_the_reader_left(folder: Path) -> None:
+    """`memolog install … | head -1` and `uninstall` change the files, and `tasks create` reports success."""
+    home = folder / "codex"
+    environment = {**os.environ, "HOME": str(folder), "CODEX_HOME": str(home)}
+    there = list[bool]()
+    for line in ("install codex --no-mcp --yes", "uninstall codex --yes", "tasks create Paint"):
+        reader, writer = os.pipe()
+        os.close(reader)
+        command = [sys.executable, "-m", "memolog", *line.split()]
+        done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+        os.close(writer)
+        assert done.stderr == ""
+        there.append(any("memolog" in path.read_text() for path in home.rglob("*") if path.is_file()))
+        assert (line, done.returncode) == (line, 0)
+    assert there == [True, False, False]
+
+
 def test_the_shell_completes(folder: Path) -> None:
     """Shell completion finds the verbs."""
     asked = {**os.environ, "_MEMOLOG_COMPLETE": "complete_bash", "COMP_WORDS": "memolog st", "COMP_CWORD": "1"}

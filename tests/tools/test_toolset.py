@@ -208,6 +208,18 @@ async def test_the_task_in_hand() -> None:
         assert closed["next"]["task"]["status"] == "in_progress"
 
 
+@pytest.mark.parametrize("name", ["T-99", "t-99", "task T-99", "`T-99`", "#T-99"])
+async def test_a_handle_is_never_a_part_of_a_title(name: str) -> None:
+    """A handle without a task is an error, also if the title of another task contains the handle."""
+    async with world() as here:
+        made = await here.tools.call("task-mutate", {"action": "create", "title": "Follow up on task T-99 of Bob"})
+        for tool, call in (("task-query", {"action": "show"}), ("task-mutate", {"action": "claim"})):
+            answer = await here.tools.call(tool, call | {"task": name})
+            assert not answer["success"]
+            assert answer["error"].startswith("There is no task T-99. Near to it: ")
+            assert made["task"]["handle"] in answer["error"]
+
+
 async def test_tools_before_the_first_message() -> None:
     """A thread in which nothing was said yet is no error: its tools look, write and claim."""
     async with Memory(":memory:", clock=FakeClock()) as memory:

@@ -34,10 +34,16 @@ _SHOWN = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Generic[T]):
-    """Some items, and the token of the next page. `next` is None on the last page."""
+    """Some items, and the token of the next page. `next` is None on the last page. Iterating over a page yields its items."""
 
     items: tuple[T, ...]
     next: str | None = None
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
 
     def _repr_html_(self) -> str:
         return html_items(self.items, note="" if self.next is None else f"There are more: continue with {self.next}")

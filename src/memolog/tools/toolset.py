@@ -51,6 +51,8 @@ T = TypeVar("T")
 
 _CURRENT: Final = frozenset({"current", "active", "this", "mine", "current task", "active task", "this task"})
 _HANDLE_IN: Final = re.compile(r"\bT-\d{1,15}\b", re.IGNORECASE)
+# A text that is only a handle, such as `T-12` or `task T-12`.
+_HANDLE_ONLY: Final = re.compile(r"\W*(?:task\W+)?(T-\d+)\W*", re.IGNORECASE)
 # The minimum similarity of a misspelt title, and the minimum number of characters of a part of a title.
 _NEAR: Final = 0.85
 _SHORTEST: Final = 4
@@ -187,6 +189,11 @@ async def _task_meant(tools: Toolset, name: str, *, is_exact: bool = True) -> Ta
             return found[0]
         if found:
             raise _several(plain, found)
+    if only := _HANDLE_ONLY.fullmatch(plain):
+        # A handle names one task. A title that contains it is the title of another task.
+        raise _unknown(
+            _clip(only[1].upper(), _SHORT_SNIPPET), [hit.task for hit in await tools.tasks.search(plain, limit=_FEW)]
+        )
     return await _by_title(tools.tasks, plain, is_exact=is_exact)
 
 
@@ -211,10 +218,13 @@ async def _by_title(tasks: Tasks, name: str, *, is_exact: bool) -> Task:
             return still[0]
         if still:
             raise _several(name, still)
-    near = f" Near to it: {_listed(hits)}." if hits else ""
-    raise Misunderstood(
-        f"There is no task {_clip(name, _SHORT_SNIPPET)!r}.{near} Name a task by its handle, such as T-12; "
-        "task-query list shows them."
+    raise _unknown(repr(_clip(name, _SHORT_SNIPPET)), hits)
+
+
+def _unknown(name: str, near: Sequence[Task]) -> Misunderstood:
+    close = f" Near to it: {_listed(near)}." if near else ""
+    return Misunderstood(
+        f"There is no task {name}.{close} Name a task by its handle, such as T-12; task-query list shows them."
     )
 
 

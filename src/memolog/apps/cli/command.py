@@ -9,6 +9,7 @@ import getpass
 import inspect
 import os
 import re
+import signal
 import sys
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -212,7 +213,38 @@ def confirm(words: str, *, yes: bool) -> None:
             then="Add --yes.",
         )
     output.console(to_stderr=True).print(output.styled(words), soft_wrap=True)
-    typer.confirm("Go on?", abort=True, err=True)
+    ask("Go on?")
+
+
+def ask(question: str) -> None:
+    """Ask a question on the terminal, on stderr. Raises typer.Abort unless the answer is yes."""
+    if not is_agreed(question):
+        raise typer.Abort
+
+
+def is_agreed(question: str, *, default: bool = False) -> bool:
+    """Ask a question on the terminal, on stderr, and return the answer. One Ctrl-C raises KeyboardInterrupt.
+
+    The handler of asyncio only cancels the task, which cannot end while it waits for a line of input.
+    """
+    interrupted = False
+
+    def interrupt(*_: object) -> None:
+        nonlocal interrupted
+        interrupted = True
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        return typer.confirm(question, default=default, err=True)
+    except typer.Abort:
+        # The cursor is still behind the question.
+        typer.echo(err=True)
+        if interrupted:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def acting_user() -> str:
@@ -472,13 +504,13 @@ def _perform(
     given: dict[str, Any],
 ) -> None:
     """Run a verb and exit with its code; print known errors without a traceback."""
-    import asyncio
-
-    from memolog.core.config import Config
-
     as_json: bool = given.pop("as_json")
     under_way = Work()
     try:
+        import asyncio
+
+        from memolog.core.config import Config
+
         address = chosen_address(given.pop("db"), installed=installed) if needs != "nothing" else ""
         file = _settings_file(given.pop("config_named"))
         if writes == "if allowed" and not given.get("repair") and not _is_writable(address):
@@ -501,10 +533,15 @@ def _perform(
             _show_interruption(under_way)
         raise typer.Exit(130) from None
     if not answer.is_printed:
-        if as_json:
-            output.print_json(answer.data)
-        else:
-            output.show(output.styled(answer.show) if isinstance(answer.show, str) else answer.show())
+        try:
+            if as_json:
+                output.print_json(answer.data)
+            else:
+                output.show(output.styled(answer.show) if isinstance(answer.show, str) else answer.show())
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The work is done, so the exit code says so. What is still in the buffer is written nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise typer.Exit(answer.code)
 
 

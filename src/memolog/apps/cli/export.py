@@ -132,7 +132,12 @@ def _show_import(report: "ImportReport") -> "RenderableType":
         rows += [(name, words) for words in [", ".join(f"{kind} {n:,}" for kind, n in counts.items() if n)] if words]
     rows += [("skipped", f"{item.where}: {item.why}") for item in report.skipped]
     if report.has_changed_nothing:
-        rows.append((added, "nothing, because everything exists already"))
+        why = (
+            "everything exists already or was removed or forgotten here"
+            if any(report.left.values())
+            else "everything exists already"
+        )
+        rows.append((added, f"nothing, because {why}"))
     return fields(rows)
 
 

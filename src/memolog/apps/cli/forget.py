@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, DryRun, InResource, Yes, refuse_unknown, verb
+from memolog.apps.cli.command import Answer, Call, DryRun, InResource, Yes, ask, refuse_unknown, verb
 from memolog.apps.cli.output import Paragraph, console, counted, fields, styled
 from memolog.core.exact_json import encode
 from memolog.core.observation import MARKS
@@ -130,7 +130,7 @@ def _ask(would: "Forgotten") -> None:
             then="Check with --dry-run, then add --yes.",
         )
     console(to_stderr=True).print(_show_forgotten(would))
-    typer.confirm("This cannot be undone. Forget it?", abort=True, err=True)
+    ask("This cannot be undone. Forget it?")
 
 
 def _counts(gone: "Forgotten") -> dict[str, int]:

@@ -25,7 +25,7 @@ app = typer.Typer()
 async def history(call: Call) -> Answer:
     """List the generations of the log with their cause, time and token counts."""
     made = await call.of_thread.history()
-    heads = (">generation", "cause!", "at!", ">tokens before?", ">tokens after?", ">lines dropped??")
+    heads = (">generation", "cause!", "at!?", ">tokens before?", ">tokens after?", ">lines dropped??")
     empty, title = f"{call.thread} has no log yet.", f"Generations of the log of {call.thread}"
     return listing({"generations": made}, made, heads, _generation, empty, title=title)
 

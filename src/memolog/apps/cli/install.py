@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, DryRun, Yes, verb
+from memolog.apps.cli.command import Answer, Call, DryRun, Yes, is_agreed, verb
 from memolog.apps.cli.output import show, show_diff, styled
 from memolog.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from memolog.apps.hooks.events import Host
     from memolog.apps.hooks.hosts import Change, Place
 
@@ -22,8 +24,11 @@ app = typer.Typer()
 _MAX_DIFF_LINES = 40
 
 _Agent = Annotated[str, typer.Argument(metavar="AGENT", help="claude-code, codex, cursor or gemini.")]
-_Project = Annotated[
+_InProject = Annotated[
     bool, typer.Option("--project", help="Install in this project only. Default: for all projects of the user.")
+]
+_FromProject = Annotated[
+    bool, typer.Option("--project", help="Remove from this project only. Default: from the settings of the user.")
 ]
 
 
@@ -31,7 +36,7 @@ _Project = Annotated[
 async def install(
     call: Call,
     agent: _Agent,
-    project: _Project = False,
+    project: _InProject = False,
     db: Annotated[
         str | None,
         typer.Option(help="Database. Default: ~/.memolog/memolog.db, which all projects share."),
@@ -68,12 +73,12 @@ async def install(
         advice.append('The MCP tools need another library. Install it with: pip install "memolog[mcp]"')
     data: dict[str, object] = {"agent": host, "database": common[1]}
     words = f"The memory of {KNOWN[host].title} is in {common[1]}."
-    return _apply(call, changes, data, words, advice, yes=yes, dry_run=dry_run)
+    return _apply(call, changes, data, words, words, advice, yes=yes, dry_run=dry_run)
 
 
 @verb(app, needs="nothing", writes=True, example="memolog uninstall claude-code --project")
 async def uninstall(
-    call: Call, agent: _Agent, project: _Project = False, yes: Yes = False, dry_run: DryRun = False
+    call: Call, agent: _Agent, project: _FromProject = False, yes: Yes = False, dry_run: DryRun = False
 ) -> Answer:
     """Remove the hooks and tools from the settings of a coding agent. The database is not changed."""
     from memolog.apps.hooks.hosts import KNOWN, uninstalling
@@ -81,7 +86,8 @@ async def uninstall(
     host = _host(agent)
     changes = uninstalling(_place(host, project))
     words = f"The settings of {KNOWN[host].title} have no entries of Memolog."
-    return _apply(call, changes, {"agent": host}, words, [], yes=yes, dry_run=dry_run)
+    done = f"Removed the entries of Memolog from the settings of {KNOWN[host].title}."
+    return _apply(call, changes, {"agent": host}, words, done, [], yes=yes, dry_run=dry_run)
 
 
 def _host(agent: str) -> "Host":
@@ -130,34 +136,57 @@ def _apply(
     changes: "list[Change]",
     data: dict[str, object],
     words: str,
+    done: str,
     advice: list[str],
     *,
     yes: bool,
     dry_run: bool,
 ) -> Answer:
-    """Show the changes, ask for confirmation, and apply them. `words` describes the result, and `advice` the next steps."""
+    """Show the changes, ask for confirmation, and apply them.
+
+    `words` describes the result, `done` what was done if something was changed, and `advice` the next steps.
+    """
     from memolog.apps.hooks.hosts import apply, backup_of, diff
 
     todo = [change for change in changes if not change.is_none]
     data |= {"files": [str(change.path) for change in todo], "diff": "".join(map(diff, todo))}
     data["differs"] = [_difference(change) for change in changes if change.differs]
-    if not call.as_json:
-        for change in todo:
-            show(show_diff(diff(change)))
+    asks = bool(todo) and not yes and not dry_run
+    if asks and not call.as_json:
+        _show_changes(changes)
+
+    def answer(lines: list[str], style: str = "") -> Answer:
+        # Without a question, the changes are shown after the work, because the reader of a pipe may leave early.
+        def show() -> "Text":
+            if not asks:
+                _show_changes(changes)
+            return styled("\n".join(lines), style)
+
+        return Answer(data=data, show=show)
+
+    data |= {"changed": False, "next": ()}
+    if todo and (dry_run or (asks and not _is_confirmed(call))):
+        return answer(["Nothing was changed."])
+    if not dry_run:
         for change in changes:
-            if change.differs:
-                _show_difference(change)
-    if dry_run or not (yes or not todo or _is_confirmed(call)):
-        shown = "Nothing was changed." if todo else f"{words} No change was needed."
-        return Answer(data={**data, "changed": False, "next": ()}, show=shown)
-    for change in changes:
-        apply(change)
+            apply(change)
     if not todo:
-        return Answer(data={**data, "changed": False, "next": ()}, show=f"{words} No change was needed.")
+        return answer([f"{words} No change was needed."])
     backups = [str(backup_of(change.path)) for change in todo if change.keeps]
-    lines = [words, *(f"The original is kept as {name}" for name in backups), *advice]
+    lines = [done, *(f"The original is kept as {name}" for name in backups), *advice]
     data |= {"backups": backups, "changed": True, "next": advice}
-    return Answer(data=data, show=lambda: styled("\n".join(lines), "green"))
+    return answer(lines, "green")
+
+
+def _show_changes(changes: "list[Change]") -> None:
+    from memolog.apps.hooks.hosts import diff
+
+    for change in changes:
+        if not change.is_none:
+            show(show_diff(diff(change)))
+    for change in changes:
+        if change.differs:
+            _show_difference(change)
 
 
 def _difference(change: "Change") -> dict[str, str]:
@@ -185,4 +214,4 @@ def _is_confirmed(call: Call) -> bool:
             "Changing files needs a confirmation, and there is no terminal.",
             then="Add --yes, or add --dry-run to see the changes.",
         )
-    return typer.confirm("Change these files?", default=True)
+    return is_agreed("Change these files?", default=True)

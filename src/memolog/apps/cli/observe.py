@@ -70,7 +70,7 @@ async def _all_threads(call: Call) -> "list[Thread]":
     found: list[Thread] = []
     page = None
     while page is None or page.next is not None:
-        page = await call.of_resource.threads(limit=200, after=page.next if page else None)
+        page = await call.of_resource.threads(limit=200, after=None if page is None else page.next)
         found += [call.of_resource.thread(thread.id) for thread in page.items]
     return found
 

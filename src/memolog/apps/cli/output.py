@@ -76,7 +76,14 @@ def console(*, to_stderr: bool = False) -> "Console":
     stream = sys.stderr if to_stderr else sys.stdout
     # Rich reads COLUMNS itself.
     width = None if stream.isatty() or os.environ.get("COLUMNS") else _WIDTH_WITHOUT_TERMINAL
-    return Console(file=stream, width=width, highlight=False, emoji=False)
+    made = Console(file=stream, width=width, highlight=False, emoji=False)
+    # Rich would end the process.
+    made.on_broken_pipe = _raise_broken_pipe
+    return made
+
+
+def _raise_broken_pipe() -> None:
+    raise BrokenPipeError
 
 
 def is_wrapped() -> bool:
@@ -285,7 +292,7 @@ class Listing:
             yield Paragraph(heading(self.title))
         kept, left_out = self._fitting(options.max_width)
         made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold dim")
-        for column in kept:
+        for column, width in self._widths(kept, options.max_width).items():
             head = self.heads[column]
             made.add_column(
                 _name(head),
@@ -293,7 +300,7 @@ class Listing:
                 # The head of a number may be wrapped.
                 no_wrap=_is_whole(head),
                 overflow="fold",
-                min_width=min(self._width(column), options.max_width),
+                width=width,
             )
         for row in self.rows:
             made.add_row(*(row[column] for column in kept))
@@ -312,6 +319,22 @@ class Listing:
             kept.remove(column)
             left_out.insert(0, _name(self.heads[column]))
         return kept, left_out
+
+    def _widths(self, kept: Sequence[int], room: int) -> dict[int, int]:
+        """Return the width of each column. In a narrow table the narrowest columns grow first, up to the width of their text.
+
+        Rich would shrink the widest columns, also below the width of a word, and then print a line that is too long.
+        """
+        widths = {column: min(self._width(column), room) for column in kept}
+        wanted = {
+            column: max(len(_name(self.heads[column])), *(row[column].cell_len for row in self.rows), 0)
+            for column in kept
+        }
+        spare = room - sum(widths.values()) - _BETWEEN * (len(kept) - 1)
+        while spare > 0 and (growing := [column for column in kept if widths[column] < wanted[column]]):
+            widths[min(growing, key=widths.__getitem__)] += 1
+            spare -= 1
+        return widths
 
     def _width(self, column: int) -> int:
         """Return the smallest width at which no word of a column is divided and its lines are not too short."""

@@ -34,7 +34,7 @@ async def search(
     ] = 0,
     source: Annotated[
         list[str] | None,
-        typer.Option(help="Only raw, compacted, observation, reflection or task; repeatable."),
+        typer.Option(help="Only raw, compacted, observation, reflection, task or working-memory; repeatable."),
     ] = None,
     by_thread: Annotated[bool, typer.Option("--by-thread", help="Show only the best result of each thread.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show the parts of each score.")] = False,

@@ -193,7 +193,8 @@ async def log(
         from rich.console import Group
 
         if not lines:
-            return styled(f"The log of {call.thread} has no such line yet.", "dim")
+            what = "line with this priority" if priority else "lines"
+            return styled(f"The log of {call.thread} has no {what}.", "dim")
         return Group(heading(title), *_log_lines(lines, handles, sources=sources or ids, ids=ids))
 
     return Answer(data=data, show=show, code=0 if lines else 1)

@@ -1,5 +1,6 @@
 """Read and change tasks: all verbs of `memolog tasks`."""
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -343,8 +344,13 @@ async def claim_next(
     return _claim_answer(claimed, call.memory.clock.now())
 
 
+def _rounded_up(seconds: float) -> str:
+    """Return a length of time in words, rounded up to a minute. A task that was just claimed for 15 minutes is held for 15."""
+    return duration(math.ceil(seconds / 60) * 60)
+
+
 def _claim_answer(claimed: "Claimed", now: "datetime") -> Answer:
-    still, left = "still " if claimed.renewed else "", duration((claimed.until - now).total_seconds())
+    still, left = "still " if claimed.renewed else "", _rounded_up((claimed.until - now).total_seconds())
     words = f"{claimed.task.handle} is {still}yours for {left}, until {when(claimed.until)}."
     return _task_answer(claimed.task, words, claimed)
 

@@ -115,8 +115,9 @@ class Gateway:
         except httpx.TimeoutException:
             status, kind, message = 504, "api_error", f"The provider ({base}) did not answer in time."
         except httpx.HTTPError as error:
-            cause = str(error) or type(error).__name__
-            status, kind, message = 502, "api_error", f"The provider ({base}) could not be reached: {cause}."
+            cause = (str(error) or type(error).__name__).rstrip(".")
+            what = "could not be reached" if isinstance(error, httpx.ConnectError) else "did not answer"
+            status, kind, message = 502, "api_error", f"The provider ({base}) {what}: {cause}."
         except ClientDisconnect:
             # No client receives this answer.
             return Response(status_code=400)
