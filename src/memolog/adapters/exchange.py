@@ -254,9 +254,11 @@ class Exchange:
         try:
             return self._api.given(self._body)
         except (AttributeError, TypeError) as error:
+            given = self._body.get("messages", ())
+            wrong = f"`messages` must be a list, got {type(given).__name__}" if isinstance(given, str) else error
             raise InputError(
                 "The messages of the call cannot be read.",
-                why=f"They do not have the form that {self._api.path} requires: {error}.",
+                why=f"They do not have the form that {self._api.path} requires: {wrong}.",
                 then="Pass a list of messages, each with a role and a content.",
             ) from error
 
