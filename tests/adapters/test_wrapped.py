@@ -711,7 +711,7 @@ async def test_a_call_that_cannot_be_read() -> None:
     provider = Provider(APIS["chat"], lambda _: Reply(text="Yes."))
     async with Memory(":memory:") as memory:
         client = wrap(APIS["chat"], provider.async_client(), memory, thread="t1", resource="alice")
-        with pytest.raises(InputError, match="`messages` must be a list, got str.*Pass a list of messages"):
+        with pytest.raises(InputError, match=r"`messages` must be a list, got str.*Pass a list of messages"):
             await client.post("/chat/completions", cast_to=object, body={"messages": "hello"})
     assert provider.bodies == []
 
