@@ -21,6 +21,7 @@ from memolog.core.clock import SystemClock, system_chance
 from memolog.core.config import Config
 from memolog.core.message import NewMessage, UserMessage
 from memolog.core.run import Calibration
+from memolog.db import postgres
 from memolog.db.postgres_address import safe_url
 from memolog.db.sqlite import SqliteEngine
 from memolog.errors import (
@@ -541,6 +542,19 @@ async def test_the_server_ends_idle_connections(postgres_url: str) -> None:
             await store.messages.save("r", "t", UserMessage("y"))
         assert await _end_connections(other) >= 1
         assert await _count(store) == 12
+
+
+async def test_closing_does_not_wait_for_a_connection_that_was_never_released(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that was cancelled while it gave a connection back does not keep the store from closing."""
+    monkeypatch.setattr(postgres, "_CLOSE_SECONDS", 0.05)
+    async with asyncio.timeout(120):
+        async with await _open(postgres_url) as store:
+            await store.messages.save("r", "t", UserMessage("x"))
+            pool = getattr(store.engine, "_pool")  # noqa: B009
+            await pool.acquire()
+        assert pool.is_closing()
 
 
 async def test_the_server_ends_a_transaction(postgres_url: str) -> None:

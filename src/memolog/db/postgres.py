@@ -41,6 +41,8 @@ except ImportError as missing:  # pragma: no cover - exercised by a subprocess t
 T = TypeVar("T")
 Connection = Any
 
+# How long closing waits for connections that nobody uses any more.
+_CLOSE_SECONDS = 5.0
 _ATTEMPTS = 8
 _ROLLBACK_SECONDS = 1.0
 _LOCK_KEY = 0x6D656D6F6C6F67  # "memolog" in ASCII. Only one process at a time can migrate.
@@ -313,7 +315,11 @@ class PostgresEngine(Engine):
         await self.settled()
         for pool in (self._old_pool, self._pool):
             if pool is not None:
-                await pool.close()
+                # No call is running any more. A connection may still count as used if its release was cancelled, as by an event
+                # loop that ends. The pool would wait for it for ever; at the end of the time it ends its connections instead.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_CLOSE_SECONDS):
+                        await pool.close()
 
     # ------------------------------------------------------------ errors
 
