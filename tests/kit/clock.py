@@ -43,7 +43,7 @@ def patient_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def patient_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nobody take a process for dead because the machine stood still, and let closing wait for runs and their leases.
+    """Never treat a process as dead because the machine was slow, and let closing wait for runs and their leases.
 
     Tests of processes that are gone move their time on, or set `silence`. Tests with a model that hangs set `close_timeout`.
     """

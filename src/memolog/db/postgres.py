@@ -41,7 +41,7 @@ except ImportError as missing:  # pragma: no cover - exercised by a subprocess t
 T = TypeVar("T")
 Connection = Any
 
-# How long closing waits for connections that nobody uses any more.
+# How long closing waits for connections after all calls have ended, in seconds.
 _CLOSE_SECONDS = 5.0
 _ATTEMPTS = 8
 _ROLLBACK_SECONDS = 1.0
@@ -316,7 +316,7 @@ class PostgresEngine(Engine):
         for pool in (self._old_pool, self._pool):
             if pool is not None:
                 # No call is running any more. A connection may still count as used if its release was cancelled, as by an event
-                # loop that ends. The pool would wait for it for ever; at the end of the time it ends its connections instead.
+                # loop that ends. The pool would wait for it for ever. After the timeout it ends its connections instead.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_CLOSE_SECONDS):
                         await pool.close()
