@@ -415,7 +415,9 @@ def test_unknown_names_suggest_the_nearest(name: str, near: str) -> None:
     assert message == f"{name} is not a setting. Did you mean {near}?"
     # A far-off name gets no bad advice, and its value, which may be a secret, is not shown.
     far = refusal(lambda: Config.from_environment({"MEMOLOG_XYZZY_QQQ_KKK_VVV": "hunter2"}))
-    assert far == "MEMOLOG_XYZZY_QQQ_KKK_VVV (in the environment) is not a setting."
+    assert (
+        far == "MEMOLOG_XYZZY_QQQ_KKK_VVV (in the environment) is not a setting. `memolog config` lists all settings."
+    )
 
 
 def test_reserved_variables_are_left_to_their_owners() -> None:

@@ -133,7 +133,7 @@ def _flat(given: Mapping[object, object], sections: Collection[str]) -> Iterator
 def _unknown(name: str, where: str, known: Iterable[str]) -> str:
     if name in _sections(known):
         return f"{name}{where} is not a single setting but a table of settings."
-    return f"{name[:200]}{where} is not a setting.{nearest(name, known)}"
+    return f"{name[:200]}{where} is not a setting.{nearest(name, known) or ' `memolog config` lists all settings.'}"
 
 
 def _parsed(kind: SettingKind, text: object) -> object:
