@@ -15,7 +15,7 @@ from functools import partial
 from importlib import import_module
 from math import inf
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, cast
+from typing import Any, Literal, Protocol, Self, TypeAlias, cast
 
 from memolog.admin import forget as forgetting
 from memolog.admin.backup import backup
@@ -39,7 +39,7 @@ from memolog.db.postgres_address import safe_url
 from memolog.db.scope import Page, check_choices, check_id, check_number, check_text
 from memolog.db.sqlite_files import clean_file
 from memolog.errors import ConfigError, Conflict, InputError, NotSaved, StoreClosed
-from memolog.events import Event, new_generation_event
+from memolog.events import Bus, Event, new_generation_event
 from memolog.log.journal import StoredEvent
 from memolog.log.render import Log, reading_order
 from memolog.log.snapshot import OTHER_ROWS, GroupRow, Snapshot
@@ -73,6 +73,8 @@ _LONGEST_REST = 60.0
 # If a clock does not change for this many seconds, it is the clock of a test. Then `observe` stops waiting for a retry.
 _STANDSTILL_SECONDS = 0.25
 
+Route: TypeAlias = Callable[[str], str]
+"""A function that returns the address of the database in which a resource is stored. The id of the resource is its argument."""
 Form = Literal["openai", "openai-responses", "anthropic", "mcp"]
 
 # More groups than any log has.
@@ -897,7 +899,7 @@ class Memory:
 
     def __init__(
         self,
-        address: "str | os.PathLike[str]" = "memolog.db",
+        address: "str | os.PathLike[str] | Route" = "memolog.db",
         *,
         model: ModelSpec | None = None,
         config: Config | None = None,
@@ -910,36 +912,54 @@ class Memory:
         """Set the address of the database and the model that observes. All arguments have defaults.
 
         A model is `"provider:model"`, an address, an object with a method `complete`, or a function. Without a model the
-        embedded observer is used, which needs no network and costs nothing.
+        embedded observer is used, which needs no network and costs nothing. If the resources are distributed over several
+        databases, `address` is a function that returns the address of the database for the id of a resource.
         """
         if config is not None and not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
                 f"`config` must be a Config, got {type(config).__name__}.",
                 then="Use Config(…) or Config.from_dict(…).",
             )
-        if not isinstance(address, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(address, str | os.PathLike) and not callable(address):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
-                f"`address` must be a file name or an address, got {type(address).__name__}.",
+                f"`address` must be a file name, an address or a function, got {type(address).__name__}.",
                 then='Pass "memolog.db", ":memory:" or postgresql://user@host/database.',
             )
         self.config = config or Config()
         self.model, self.clock = model, clock or SystemClock()
         self.counter = counter or HeuristicCounter()
-        self._connection = Connection(
-            os.fspath(address),
-            model=model,
-            config=self.config,
-            clock=self.clock,
-            counter=self.counter,
-            instructions=instructions,
-            extractors=extractors,
-            chance=chance,
-        )
+        options = {
+            "model": model,
+            "config": self.config,
+            "clock": self.clock,
+            "counter": self.counter,
+            "instructions": instructions,
+            "extractors": extractors,
+            "chance": chance,
+        }
+        self._databases: _Databases | None = None
+        if isinstance(address, str | os.PathLike):
+            self._own = Connection(os.fspath(address), **cast("Any", options))
+        else:
+            self._databases = _Databases(address, Bus(self.clock), lambda found: Memory(found, **cast("Any", options)))
 
     def __repr__(self) -> str:
-        return f"Memory({safe_url(self.address)!r})"
+        return repr(self._databases) if self._databases else f"Memory({safe_url(self.address)!r})"
 
     # ------------------------------------------------------------ opening and closing
+
+    @property
+    def _connection(self) -> Connection:
+        if self._databases is not None:
+            raise InputError(
+                "This memory has several databases, and the call is about one of them.",
+                then="Name a resource, or open the database itself with Memory(address).",
+            )
+        return self._own
+
+    def _of(self, resource: str | None) -> "Memory":
+        """Return the memory of the database in which a resource is stored, or this memory if there is no resource."""
+        return self if self._databases is None or resource is None else self._databases.of(resource)
 
     @property
     def address(self) -> str:
@@ -960,17 +980,19 @@ class Memory:
         Runs that are not finished after `close_timeout` seconds are left for the next process, even if their model hangs. Saving
         is retried for at most `busy_timeout` seconds. Raises NotSaved if messages are lost.
         """
-        await self._connection.close()
+        await (self._own.close() if self._databases is None else self._databases.close())
 
     async def settled(self) -> None:
         """Wait until all background work of this process has finished.
 
         Tries once to save unsaved messages. Does not wait for an unavailable database, nor for the search index.
         """
-        await self._connection.settled()
+        await (self._own.settled() if self._databases is None else self._databases.settled())
 
     async def __aenter__(self) -> Self:
-        await self.open()
+        # Databases of a route are opened when their first resource is used.
+        if self._databases is None:
+            await self.open()
         return self
 
     async def __aexit__(
@@ -987,11 +1009,13 @@ class Memory:
 
     def resource(self, id: str) -> Resource:  # noqa: A002 - as in every other value
         """Return the memory of one user, project or team. Reads and writes nothing."""
-        return Resource(self, self._connection, id)
+        memory = self._of(id)
+        return Resource(self, self._own, id) if memory is self else memory.resource(id)
 
     def thread(self, id: str, *, resource: str) -> Thread:  # noqa: A002
         """Return one conversation of a resource. Reads and writes nothing."""
-        return Thread(self, self._connection, id, resource)
+        memory = self._of(resource)
+        return Thread(self, self._own, id, resource) if memory is self else memory.thread(id, resource=resource)
 
     async def resources(self) -> tuple[str, ...]:
         """Return the ids of all resources with stored data."""
@@ -1001,11 +1025,15 @@ class Memory:
 
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call `listener` with every event from now on. Return a function that ends the subscription."""
-        return self._connection.bus.subscribe(listener)
+        return self._bus.subscribe(listener)
 
     def events(self) -> AsyncGenerator[Event]:
         """Return an iterator over the events from now on. It ends when the memory is closed."""
-        return self._connection.bus.stream()
+        return self._bus.stream()
+
+    @property
+    def _bus(self) -> Bus:
+        return self._own.bus if self._databases is None else self._databases.bus
 
     # ------------------------------------------------------------ the whole database
 
@@ -1015,6 +1043,8 @@ class Memory:
         The lines are the same for SQLite and PostgreSQL. `import_from` restores them exactly, without a model. Only the user of
         this process can read the file. `overwrite` replaces an existing file when the new file is complete.
         """
+        if (memory := self._of(resource)) is not self:
+            return await memory.export(target, resource=resource, overwrite=overwrite)
         return await export(self._connection, target, resource, overwrite=overwrite)
 
     async def import_from(
@@ -1033,15 +1063,10 @@ class Memory:
         resource, and as the new name if an export has one resource. `dry_run` only reports. A repeated call continues an
         interrupted import. Data that was forgotten in this database is skipped, unless `revive` is set.
         """
-        return await import_from(
-            self._connection,
-            source,
-            resource=resource,
-            format_=format,
-            dry_run=dry_run,
-            progress=progress,
-            revive=revive,
-        )
+        options = {"resource": resource, "dry_run": dry_run, "progress": progress, "revive": revive}
+        if (memory := self._of(resource)) is not self:
+            return await memory.import_from(source, format=format, **cast("Any", options))
+        return await import_from(self._connection, source, format_=format, **cast("Any", options))
 
     async def backup(self, target: "str | os.PathLike[str]", *, overwrite: bool = False) -> int:
         """Copy a SQLite database into a new file, and return the size of the copy in bytes. The database may be in use.
@@ -1056,8 +1081,54 @@ class Memory:
         `repair` corrects the findings that can be corrected without a loss of messages, and rebuilds the search index. A SQLite
         file is copied first. Other findings are only explained.
         """
+        if (memory := self._of(resource)) is not self:
+            return await memory.doctor(resource, repair=repair)
         components = await (self._connection.open_to_write() if repair else self.open())
         return await examine(components, resource, self.config, self.counter, repair=repair)
+
+
+class _Databases:
+    """The databases of a memory whose resources are distributed. Each database has a `Memory` of its own."""
+
+    def __init__(self, route: Route, bus: Bus, make: Callable[[str], Memory]) -> None:
+        self._route, self.bus, self._make = route, bus, make
+        self._memories: dict[str, Memory] = {}
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"Memory({getattr(self._route, '__qualname__', type(self._route).__name__)})"
+
+    def of(self, resource: str) -> Memory:
+        """Return the memory of the database in which a resource is stored."""
+        if self._is_closed:
+            raise StoreClosed
+        address = self._route(check_id("resource", resource))
+        if not isinstance(address, str) or not address:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(
+                f"The function for addresses returned {address!r} for the resource {resource}.",
+                then='Return a text such as "memolog.db" or postgresql://user@host/database.',
+            )
+        if address not in self._memories:
+            self._memories[address] = memory = self._make(address)
+            memory.subscribe(self.bus.emit)
+        return self._memories[address]
+
+    async def settled(self) -> None:
+        """Wait until the background work of all databases has finished."""
+        await asyncio.gather(*(memory.settled() for memory in self._memories.values()))
+
+    async def close(self) -> None:
+        """Close all databases. Raises NotSaved with the messages of all databases that are lost."""
+        self._is_closed = True
+        ends = await asyncio.gather(*(memory.aclose() for memory in self._memories.values()), return_exceptions=True)
+        self.bus.close()
+        problems = [end for end in ends if end is not None]
+        lost = [end for end in problems if isinstance(end, NotSaved)]
+        if len(lost) > 1 and len(lost) == len(problems):
+            counts = {key: count for one in lost for key, count in one.counts.items()}
+            raise NotSaved(counts, f"{len(lost)} databases could not be written to")
+        for problem in problems:
+            raise problem
 
 
 async def _rest(snapshot: Snapshot, clock: Clock, patience: timedelta) -> timedelta | None:

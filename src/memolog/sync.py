@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 
 from memolog.core.deadline import T
 from memolog.errors import InputError, NotSaved, StoreClosed
-from memolog.memory import Memory, Resource, Thread, Tools
+from memolog.memory import Memory, Resource, Route, Thread, Tools
 from memolog.tasks.calls import Tasks
 from memolog.turn import Turn
 from memolog.working_memory.calls import WorkingMemory
@@ -174,7 +174,7 @@ class SyncResource(_Driven, source=Resource):
 class SyncMemory(_Driven, source=Memory):
     """A Memory without `await`. Close it, or use it as `with SyncMemory(…) as memory`."""
 
-    def __init__(self, address: str = "memolog.db", **options: Any) -> None:
+    def __init__(self, address: str | Route = "memolog.db", **options: Any) -> None:
         """Create a Memory on the event loop of a new thread. The arguments are those of `Memory`."""
         portal = Portal()
         try:
@@ -218,7 +218,7 @@ class SyncMemory(_Driven, source=Memory):
         atexit.unregister(self.close)
 
     def __enter__(self) -> Self:
-        self.open()
+        self._portal.call(self.asynchronous.__aenter__())
         return self
 
     def __exit__(
@@ -241,6 +241,6 @@ def _close_at_exit(memory: SyncMemory) -> None:
         register(lambda: call() if (call := close()) else None)
 
 
-async def _make(address: str, options: dict[str, Any]) -> Memory:
+async def _make(address: str | Route, options: dict[str, Any]) -> Memory:
     # This is a coroutine, so that the Memory is created on the event loop that runs its calls.
     return Memory(address, **options)

@@ -29,7 +29,7 @@ from memolog.log.render import Log
 from memolog.log.snapshot import GroupRow
 from memolog.log.status import Status
 from memolog.log.usage import UsageLine
-from memolog.memory import Form, Memory
+from memolog.memory import Form, Memory, Route
 from memolog.messages.branches import Branch
 from memolog.messages.provider_messages import Given
 from memolog.observer.extractors import Extractor
@@ -677,7 +677,7 @@ class SyncMemory:
     """A Memory without `await`. Close it, or use it as `with SyncMemory(…) as memory`."""
     def __init__(
         self,
-        address: str | os.PathLike[str] = "memolog.db",
+        address: str | os.PathLike[str] | Route = "memolog.db",
         *,
         model: ModelSpec | None = None,
         config: Config | None = None,
@@ -690,7 +690,8 @@ class SyncMemory:
         """Set the address of the database and the model that observes. All arguments have defaults.
 
         A model is `"provider:model"`, an address, an object with a method `complete`, or a function. Without a model the
-        embedded observer is used, which needs no network and costs nothing.
+        embedded observer is used, which needs no network and costs nothing. If the resources are distributed over several
+        databases, `address` is a function that returns the address of the database for the id of a resource.
         """
     @property
     def asynchronous(self) -> Memory:
