@@ -10,6 +10,7 @@ from textwrap import dedent
 from typing import Any
 
 import typer.main
+from growth import SCALES, growth, measured, table
 from sync_stub import STUB, sync_stub
 
 from memolog.apps.cli.command import EXIT_CODES
@@ -17,7 +18,7 @@ from memolog.apps.cli.main import app
 from memolog.core.config import settings
 from memolog.log.decide import RULES
 
-__all__ = ["PAGES", "architecture_page", "cli_page", "configuration_page"]
+__all__ = ["PAGES", "architecture_page", "cli_page", "configuration_page", "growing_page"]
 
 HERE = Path(__file__).parent
 CLI_BEGIN, CLI_END = "<!-- made from apps/cli: begin -->", "<!-- made from apps/cli: end -->"
@@ -94,6 +95,15 @@ def _rules() -> str:
     return "\n".join([*chart, *table, *quoted])
 
 
+def growing_page() -> str:
+    """Return the page about growing, with the current model of size and cost."""
+    text = (HERE / "growing.md").read_text("utf-8")
+    begin, end = "<!-- made by growth.py: begin -->", "<!-- made by growth.py: end -->"
+    before, rest = text.split(begin, 1)
+    rows = table([growth(resources, messages) for resources, messages in SCALES])
+    return f"{before}{begin}\n{measured()}\n\n{rows}\n{end}{rest.split(end, 1)[1]}"
+
+
 SHARED = ("resource_named", "thread_named", "db", "config_named", "as_json", "help")
 
 
@@ -149,6 +159,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "architecture.md": architecture_page,
     "cli.md": cli_page,
     "configuration.md": configuration_page,
+    "growing.md": growing_page,
 }
 
 if __name__ == "__main__":

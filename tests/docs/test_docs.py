@@ -112,7 +112,7 @@ def _docs_importable(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_generated_pages_are_fresh() -> None:
     """Generated pages are up to date. `make docs` writes them."""
     pages = made_by("generate").PAGES
-    assert len(pages) == 3
+    assert len(pages) == 4
     assert [name for name, page in pages.items() if (ROOT / "docs" / name).read_text("utf-8") != page()] == []
 
 
