@@ -57,6 +57,12 @@ class Cache(Generic[K, V]):
             self._weight = 0
 
 
+def emptied(cache: Cache[K, V]) -> Cache[K, V]:
+    """Return a cache of the process after adding it to those that `empty_caches` empties."""
+    _EMPTY_FUNCTIONS.append(cache.clear)
+    return cache
+
+
 def empty_caches() -> None:
     """Drop every cached result of the process, because forgotten text must not stay in RAM."""
     for empty in _EMPTY_FUNCTIONS:
@@ -84,8 +90,7 @@ def grown(
     `add` gets the result for the earlier values, which it must not change, and the appended values. `weigh` returns the tokens of
     a value. The cached sequences have at most `heaviest` tokens.
     """
-    known = Cache[int, tuple[tuple[K, ...], S, int]](_MOST_SEQUENCES, heaviest=heaviest)
-    _EMPTY_FUNCTIONS.append(known.clear)
+    known = emptied(Cache[int, tuple[tuple[K, ...], S, int]](_MOST_SEQUENCES, heaviest=heaviest))
 
     def answer(values: Sequence[K]) -> S:
         if not values:

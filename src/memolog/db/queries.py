@@ -82,11 +82,11 @@ class Step:
             value = self.values[name]
             if name in statement.lists:
                 items = list(cast("Sequence[object]", value))
-                # Lists are padded by repeating the last item. That changes nothing in an IN list, but would add rows to a table.
-                length = len(items) if name in statement.tables else _padded(len(items))
+                # Padding changes nothing in an IN list, but would add rows to a table.
+                if name not in statement.tables:
+                    items = padded(items or [None])
                 values += items
-                values += [items[-1] if items else None] * (length - len(items))
-                lengths.append(length)
+                lengths.append(len(items))
             else:
                 values.append(value)
         return tuple(lengths), values
@@ -135,9 +135,11 @@ def _statement(name: str, text: str) -> Statement:
     )
 
 
-def _padded(count: int) -> int:
-    """Return the number of placeholders for a list. It is rounded up, so that fewer different statements are prepared."""
-    return 1 << max(0, count - 1).bit_length() if count <= _SHORT_LIST else -(-count // _SHORT_LIST) * _SHORT_LIST
+def padded(items: Sequence[T]) -> list[T]:
+    """Return a non-empty list, longer by repetitions of its last item, so that fewer different statements are prepared."""
+    count = len(items)
+    length = 1 << max(0, count - 1).bit_length() if count <= _SHORT_LIST else -(-count // _SHORT_LIST) * _SHORT_LIST
+    return [*items, *items[-1:] * (length - count)]
 
 
 @cache

@@ -28,8 +28,10 @@ _MOST_TERMS = 16_000
 # The frequency of a term is stored in three steps: once, two or three times, four or more times. With more than four
 # occurrences, the score in BM25 hardly rises.
 _OFTEN, _VERY_OFTEN = 2, 4
-_SENTENCE: Final = re.compile(r"(?<![.!?。])[.!?。]++(?=\s|$)")
-_NAME: Final = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
+# The marks at the end of a sentence, or marks and the character after them, which then do not end a sentence. Both patterns begin
+# with a character class and not with a look at the character before, because `re` then skips all other characters quickly.
+_MARKS: Final = re.compile(r"([.!?。][.!?。]*+)(?:(?!\S)|(\S))")
+_NAME: Final = re.compile(r"[A-Z](?<=[a-z,] .)[a-z]")
 # ASKS, STATES and NAMES_SOMETHING describe only the first `_LOOKED_AT` characters of a text.
 _LOOKED_AT = 4_000
 _REMEMBERED = 65_536
@@ -55,14 +57,14 @@ def analyse(text: str) -> Analysed:
     counts: dict[str, int] = {}
     words: set[str] = set()
     names: set[str] = set()
-    length = 0
     get = counts.get
+    found = words_of(text)
     # Every word of every message is analysed, so results are cached by word.
-    for word, times in Counter(words_of(text)).items():
+    for word, times in Counter(found).items():
         plain, terms, inside, is_empty = _cached_word(word) if len(word) <= _LONG_WORD else _analyse_word(word)
         words.add(plain)
-        names.update(inside)
-        length += times
+        if inside:
+            names.update(inside)
         if is_empty:
             times = 1  # noqa: PLW2901
         for term in terms:
@@ -70,7 +72,7 @@ def analyse(text: str) -> Analysed:
     return Analysed(
         terms=_with_marks(counts),
         words=frozenset(words | names),
-        length=length,
+        length=len(found),
         traits=_traits(text[:_LOOKED_AT], words),
     )
 
@@ -98,7 +100,7 @@ def _traits(text: str, words: AbstractSet[str]) -> int:
     stripped = text.rstrip()
     if stripped.endswith("?"):
         traits |= ASKS
-    ends = _SENTENCE.findall(stripped)
+    ends = [marks for marks, inside in _MARKS.findall(stripped) if not inside]
     asked = sum("?" in end for end in ends)
     if 2 * asked < max(1, len(ends)):
         traits |= STATES

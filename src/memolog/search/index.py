@@ -13,11 +13,11 @@ from itertools import chain
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from memolog.core.exact_json import loads, unpack
-from memolog.core.message import LONGEST_SPEAKER, parts_from_json
+from memolog.core.message import LONGEST_SPEAKER, Part, ToolResultPart, parts_from_json
 from memolog.core.progress import is_heard, report
 from memolog.core.reports import Forgotten
 from memolog.db.engine import Calls, Engine
-from memolog.db.queries import Row, Script, load_queries
+from memolog.db.queries import Row, Script, load_queries, padded
 from memolog.db.scope import check_ids, chunks
 from memolog.search.analysis import Analysed, Redact, analyse, kind_of, text_of_parts, text_of_task
 from memolog.search.bm25 import OBSERVATION, TASK, fits, key_of_message, key_of_other
@@ -272,7 +272,7 @@ def _message(row: Row, redact: Redact) -> _Document | None:
     if row.state != "live" or row.own or not fits(row.thread_pk, row.seq):
         return None
     parts = parts_from_json(row.parts)
-    analysed = analyse(redact(text_of_parts(parts) if row.search is None else unpack(row.search) or ""))
+    analysed = analyse(_clean_text(parts, redact) if row.search is None else redact(unpack(row.search) or ""))
     if not analysed.terms:
         return None
     kind = kind_of(row.role, parts)
@@ -287,6 +287,15 @@ def _message(row: Row, redact: Redact) -> _Document | None:
         at=row.created_at,
         speaker=_name(unpack(row.speaker) or ""),
     )
+
+
+def _clean_text(parts: Sequence[Part], redact: Redact) -> str:
+    match parts:
+        case [ToolResultPart(name=name, content=str(content), files=())]:
+            # The observer redacts the same content, so it is redacted once if the name is not joined to it before.
+            return f"{redact(name or '')}\n{redact(content)}"
+        case _:
+            return redact(text_of_parts(parts))
 
 
 def _name(speaker: str) -> str | None:
@@ -446,13 +455,11 @@ def _scoped(values: Values, scope_pk: int) -> Values:
 
 def _writing_words(scope_pk: int, documents: Sequence[_Document]) -> Script[None]:
     words = list(frozenset[str]().union(*(document.words for document in documents)))
-    new: list[str] = []
+    new: set[str] = set()
     for chunk in chunks(words, _WORDS_A_QUERY):
-        known = {row.word for row in (yield q.known_words(scope_pk=scope_pk, words=chunk))}
-        new += [word for word in chunk if word not in known]
+        new.update(row.word for row in (yield q.new_words(scope_pk=scope_pk, words=padded(chunk))))
     # All processes insert words in the same order, to avoid deadlocks.
-    new.sort()
-    for chunk in chunks(new, _WORDS_A_QUERY):
+    for chunk in chunks(sorted(new), _WORDS_A_QUERY):
         yield q.add_word.many([{"scope_pk": scope_pk, "word": word} for word in chunk])
         pairs = [(gram, word) for word in chunk for gram in sorted(grams(word))]
         yield q.add_gram.many([{"scope_pk": scope_pk, "gram": gram, "word": word} for gram, word in pairs])

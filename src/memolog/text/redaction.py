@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Final, NamedTuple, TypeVar, cast
 
-from memolog.core.cache import remembered
+from memolog.core.cache import Cache, emptied
 from memolog.core.config import Config
 from memolog.core.deadline import in_slices
 from memolog.core.exact_json import JsonValue, dumps
@@ -56,9 +56,9 @@ _NAMES: Final = ("pass", "secret", "token", "credential", "cookie", "authorizati
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
 # A message that has more tokens than this is redacted in a worker thread.
 _LONG_TOKENS: Final = 5_000
-# The maximum number of redacted texts that are cached, and the maximum characters of each: 8 million characters in total.
-_REMEMBERED: Final = 256
-_MAX_REMEMBERED: Final = 32_000
+# The hashes of the latest texts without secrets, because the same message is redacted for its transcript, for the checks of a
+# reply and, often much later, for the index. The texts themselves are not kept.
+_CLEAN: Final = emptied(Cache[int, bool](8_192))
 # The name of a kind of secret has at most 100 characters here, because a pattern without a limit would not be linear.
 _MARK: Final = re.compile(r"\[redacted: [^\]\n]{0,100}+\]")
 
@@ -75,14 +75,15 @@ class Redactor:
         """Return the text without its secrets, or the same object if it has none. Earlier placeholders are unchanged."""
         if not self.enabled or (len(text) < _MIN_TEXT and not self.extra):
             return text
-        if len(text) > _MAX_REMEMBERED:
-            return self.redact_anew(text)
-        clean = _redacted((self, text))
-        # Callers test with `is` whether the text changed. The cached text may be an equal text, but another object.
-        return text if clean == text else clean
+        key = hash((self, text))
+        if _CLEAN.get(key):
+            return text
+        clean = self._redact(text)
+        if clean is text:
+            _CLEAN.put(key, value=True)
+        return clean
 
-    def redact_anew(self, text: str) -> str:
-        """Return the text without its secrets, as `redact` does, but without the cache."""
+    def _redact(self, text: str) -> str:
         # The search is repeated, because a secret may be found only after the secret before it is replaced.
         for _ in range(_LAYERS):
             secrets = _joined(self._found(text, _LAYERS))
@@ -120,13 +121,6 @@ class Redactor:
         for inner in _layers(text, data) if layers else ():
             found += [inner.outside(one) for one in self._found(inner.text, layers - 1)]
         return found
-
-
-@remembered(_REMEMBERED)
-def _redacted(given: tuple[Redactor, str]) -> str:
-    """Redact a text once. The same message is redacted for its transcript, for the checks of a reply and for the index."""
-    redactor, text = given
-    return redactor.redact_anew(text)
 
 
 REDACTION: Final = Redactor()

@@ -105,8 +105,10 @@ DELETE FROM search_docs WHERE doc BETWEEN :first AND :last
 INSERT INTO search_docs (doc, scope_pk, thread_pk, source_pk, source, kind, at, length, traits, speaker, terms)
 VALUES (:doc, :scope_pk, :thread_pk, :source_pk, :source, :kind, :at, :length, :traits, :speaker, :terms)
 
--- known_words --
-SELECT word FROM search_words WHERE scope_pk = :scope_pk AND word IN (:words[])
+-- new_words --
+-- Most words of a text are stored already, so only the others are returned.
+SELECT given.column1 AS word FROM (VALUES :words()) AS given
+WHERE NOT EXISTS (SELECT 1 FROM search_words s WHERE s.scope_pk = :scope_pk AND s.word = given.column1)
 
 -- add_word --
 INSERT INTO search_words (scope_pk, word) VALUES (:scope_pk, :word) ON CONFLICT DO NOTHING
