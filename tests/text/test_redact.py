@@ -458,3 +458,12 @@ def test_a_value_that_is_deeply_nested_is_redacted() -> None:
     for _ in range(300):
         value = [value]
     assert key not in json.dumps(REDACTION.value(value))
+
+
+def test_a_text_that_one_redactor_leaves_alone_is_searched_by_another() -> None:
+    """The texts that are known to be clean are known for one set of patterns only."""
+    text = "The ticket is ACME-4711-XY, and nobody else may read it."
+    ours = redactor_for(Config(redact_patterns="ticket: ACME-[0-9]+-[A-Z]+"))
+    assert REDACTION.redact(text) is text
+    assert ours.redact(text) == "The ticket is [redacted: ticket], and nobody else may read it."
+    assert REDACTION.redact(text) is text

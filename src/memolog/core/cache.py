@@ -57,10 +57,26 @@ class Cache(Generic[K, V]):
             self._weight = 0
 
 
-def emptied(cache: Cache[K, V]) -> Cache[K, V]:
-    """Return a cache of the process after adding it to those that `empty_caches` empties."""
-    _EMPTY_FUNCTIONS.append(cache.clear)
-    return cache
+class Seen:
+    """Remembers numbers, at least the latest `most` of them and at most twice as many. `empty_caches` empties it."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._new, self._old = set[int](), set[int]()
+        _EMPTY_FUNCTIONS.append(self.clear)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._new or number in self._old
+
+    def add(self, number: int) -> None:
+        """Remember a number."""
+        if len(self._new) >= self._most:
+            self._new, self._old = set[int](), self._new
+        self._new.add(number)
+
+    def clear(self) -> None:
+        """Forget all numbers."""
+        self._new, self._old = set[int](), set[int]()
 
 
 def empty_caches() -> None:
@@ -90,7 +106,8 @@ def grown(
     `add` gets the result for the earlier values, which it must not change, and the appended values. `weigh` returns the tokens of
     a value. The cached sequences have at most `heaviest` tokens.
     """
-    known = emptied(Cache[int, tuple[tuple[K, ...], S, int]](_MOST_SEQUENCES, heaviest=heaviest))
+    known = Cache[int, tuple[tuple[K, ...], S, int]](_MOST_SEQUENCES, heaviest=heaviest)
+    _EMPTY_FUNCTIONS.append(known.clear)
 
     def answer(values: Sequence[K]) -> S:
         if not values:

@@ -195,18 +195,30 @@ class SqliteEngine(Engine):
         """Run a script on one consistent snapshot."""
         if self._closed:
             raise StoreClosed
-        if brief and self._read_gate.acquire(blocking=False):
+        if brief and (idle := self._idle_connection()):
+            connection, gate = idle
             started = time.perf_counter()
             try:
-                found = (self._on_snapshot(self._reader, work, most=MOST_INLINE),)
-            except _TooMuch:
+                found = (self._on_snapshot(connection, work, most=MOST_INLINE),)
+            except (_TooMuch, StoreBusy):
                 found = ()
             finally:
-                self._read_gate.release()
+                gate.release()
             await self._let_others_run(started)
             if found:
                 return found[0]
         return await self._elsewhere(self._reading, lambda: self._read_on_thread(work))
+
+    def _idle_connection(self) -> tuple[sqlite3.Connection, threading.Lock] | None:
+        """Return a connection for a short read, and its gate, which the caller must release. None if both connections are busy.
+
+        The connection that writes is preferred: its cache has the pages that were written last. SQLite empties the cache of
+        another connection after every write.
+        """
+        for connection, gate in ((self._writer, self._gate), (self._reader, self._read_gate)):
+            if gate.acquire(blocking=False):
+                return connection, gate
+        return None
 
     async def write(self, work: Work[T], *, name: str, brief: bool = True) -> T:
         """Run a script in one transaction and commit it."""

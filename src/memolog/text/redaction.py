@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Final, NamedTuple, TypeVar, cast
 
-from memolog.core.cache import Cache, emptied
+from memolog.core.cache import Seen
 from memolog.core.config import Config
 from memolog.core.deadline import in_slices
 from memolog.core.exact_json import JsonValue, dumps
@@ -58,7 +58,7 @@ _TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "applicati
 _LONG_TOKENS: Final = 5_000
 # The hashes of the latest texts without secrets, because the same message is redacted for its transcript, for the checks of a
 # reply and, often much later, for the index. The texts themselves are not kept.
-_CLEAN: Final = emptied(Cache[int, bool](8_192))
+_CLEAN: Final = Seen(16_384)
 # The name of a kind of secret has at most 100 characters here, because a pattern without a limit would not be linear.
 _MARK: Final = re.compile(r"\[redacted: [^\]\n]{0,100}+\]")
 
@@ -76,11 +76,11 @@ class Redactor:
         if not self.enabled or (len(text) < _MIN_TEXT and not self.extra):
             return text
         key = hash((self, text))
-        if _CLEAN.get(key):
+        if key in _CLEAN:
             return text
         clean = self._redact(text)
         if clean is text:
-            _CLEAN.put(key, value=True)
+            _CLEAN.add(key)
         return clean
 
     def _redact(self, text: str) -> str:
