@@ -307,15 +307,15 @@ class Turn:
             asked = Asked(model=self._model, may_wait=True, factor=self._factor_used)
             if self._config.observe and not self._config.read_only:
                 snapshot, _ = await components.core.advance(snapshot, self._config, asked, hold)
-                asked = replace(asked, unseen=components.core.unseen(snapshot))
-                if self._config.strict and (outage := outage_of(snapshot, self._config, asked)):
-                    raise ModelFailed(outage)
+                if self._config.strict:
+                    asked = replace(asked, unseen=components.core.unseen(snapshot))
+                    if outage := outage_of(snapshot, self._config, asked):
+                        raise ModelFailed(outage)
             self._snapshot = snapshot
         finally:
             # The steps after this do not change the log.
             hold.give()
-        passages = await self._passages(snapshot, budget)
-        view = replace(self._view(snapshot, ephemeral), passages=passages)
+        view = self._view(snapshot, ephemeral, await self._passages(snapshot, budget))
         made = await components.contexts.build(view, window=components.window(self.resource, self._model))
         self._unspanned, self._uncovered, self._own_outbox.saved_tokens = made.unspanned, made.uncovered, 0
         await self._after_build(made)
@@ -368,7 +368,7 @@ class Turn:
             if ignored:
                 self._tell(READING_SETTINGS, ignored)
 
-    def _view(self, snapshot: Snapshot, ephemeral: tuple[NewMessage, ...]) -> View:
+    def _view(self, snapshot: Snapshot, ephemeral: tuple[NewMessage, ...], passages: tuple[Passage, ...] = ()) -> View:
         connection, unseen_from = self._connection, None
         if snapshot.thread.pk:
             # If all stored messages are seen, only messages that are not stored yet are unseen.
@@ -381,6 +381,7 @@ class Turn:
             ephemeral=ephemeral,
             zone=self._zone,
             now=connection.clock.now(),
+            passages=passages,
             limit=self._config.context_tokens,
             unseen_from=unseen_from,
         )

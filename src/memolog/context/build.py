@@ -299,7 +299,7 @@ class Contexts:
         if read.ends and isinstance(limits, OtherLimits):
             where = read.resource, read.log.pk, read.thread.pk
             others = await self._store.logs.others(*where, read.ends, limits=limits)
-        if not config.read_only:
+        if others.tails and not config.read_only:
             # A thread without an alias is not shown, because its name would change when it gets an alias.
             others = replace(others, tails=tuple(other for other in others.tails if other.alias))
         snapshot = replace(read, tail=tail, beside=others)

@@ -6,9 +6,9 @@ Messages with only such calls or results are stored with `own` set. They are not
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import cache
 from typing import Final
 
+from memolog.core.cache import remembered
 from memolog.core.message import NewMessage, Part, ToolCallPart, ToolResultPart
 
 OWN_TOOLS: Final = ("task-query", "task-mutate", "memory-search")
@@ -43,26 +43,31 @@ def _tool(name: object, prefix: re.Pattern[str]) -> str | None:
     return _SPELT.get(_MARKS.sub("", spelt[found.end() :] if found else spelt))
 
 
+def _is_own(name: object) -> bool:
+    return isinstance(name, str) and _own_tool(name) is not None
+
+
+# Thousands of parts may call the same few tools.
+_own_tool: Final = remembered(1_024)(own_tool)
+
+
 def with_own_apart(messages: Iterable[NewMessage], own_calls: set[str]) -> Iterator[NewMessage]:
     """Yield the messages, with `own` set if a message has only calls or only results of Memolog's own tools.
 
     A message is split in two if it has such results beside other parts. `own_calls` has the ids of the own calls in earlier
     messages, because a result may lack the name of its tool. The ids of new own calls are added to it.
     """
-    # Thousands of parts may call the same few tools, so cache the lookup.
-    known = cache(own_tool)
-
-    def is_own(name: object) -> bool:
-        return isinstance(name, str) and known(name) is not None
-
     for message in messages:
-        own_calls.update(part.id for part in message.parts if isinstance(part, ToolCallPart) and is_own(part.name))
-        if message.own or not message.parts:
+        if not any(isinstance(part, ToolCallPart | ToolResultPart) for part in message.parts):
+            yield message
+            continue
+        own_calls.update(part.id for part in message.parts if isinstance(part, ToolCallPart) and _is_own(part.name))
+        if message.own:
             yield message
             continue
         results, rest = list[Part](), list[Part]()
         for part in message.parts:
-            is_ours = isinstance(part, ToolResultPart) and (part.call_id in own_calls or is_own(part.name))
+            is_ours = isinstance(part, ToolResultPart) and (part.call_id in own_calls or _is_own(part.name))
             (results if is_ours else rest).append(part)
         if results and rest:
             # The id is derived from the original one, so that saving the message again stores nothing twice.

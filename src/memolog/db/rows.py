@@ -42,13 +42,17 @@ def span_from_row(row: Row) -> Span | None:
 
 def from_row(kind: type[T], row: Row, **converted: object) -> T:
     """Return a dataclass. Its fields are the columns of the same names and, for the other fields, the values in `converted`."""
-    columns = row._asdict()
-    return kind(**{name: columns[name] for name in _field_names(kind) if name in columns} | converted)
+    places = _places_of_fields(kind, row._fields, tuple(converted))
+    return kind(**{name: row[place] for name, place in places}, **converted)
 
 
 @cache
-def _field_names(kind: type[object]) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(cast("Any", kind)))
+def _places_of_fields(
+    kind: type[object], columns: tuple[str, ...], converted: tuple[str, ...]
+) -> tuple[tuple[str, int], ...]:
+    """Return the fields whose values are columns, and the places of these columns in a row."""
+    names = [field.name for field in fields(cast("Any", kind)) if field.name not in converted]
+    return tuple((name, columns.index(name)) for name in names if name in columns)
 
 
 def message_from_row(row: Row) -> Message:

@@ -305,13 +305,10 @@ def reading_snapshot(
     `newest` limits the number of messages in the tail, for threads without a log. `others` is for a shared log: True reads the
     messages of other threads that `decide` needs, `OtherLimits` the messages that a context shows.
     """
-    head = yield from _thread_head(resource, thread)
-    owner = head.pk if scope == "thread" else None
-    rows = yield q.find_log(resource=resource, thread_pk=owner or 0)
-    log = _log_head(rows[0]) if rows else LogHead()
-    cursors = yield q.get_cursor(log_pk=log.pk, thread_pk=head.pk)
-    found = cursors[0] if cursors else None
-    cursor = found.seq if found else 0
+    row = yield from _heads(resource, thread, scope)
+    head = _thread_head(thread, row)
+    log = LogHead() if row.log_pk is None else _log_head(row, pk=row.log_pk, id=row.log_id)
+    cursor, is_covering = row.cursor_seq or 0, row.cursor_seq is not None
     # With `observe=False` a context shows the newest messages, even if a log from earlier covers them.
     start = cursor if newest is None else max(0, head.last_seq - newest)
     known = cache.tails.get(_tail_key(log, head)) or {}
@@ -319,7 +316,7 @@ def reading_snapshot(
     repeated = yield from _repeated(head.pk, cursor, tail)
     groups = yield from reading_groups(log, cache)
     # Buffered groups, runs and open turns of the other threads are only needed by `decide`.
-    only = None if owner is None and others is True else head.pk
+    only = None if scope == "resource" and others is True else head.pk
     buffered = yield q.buffered_groups(log_pk=log.pk, only=only)
     runs = yield q.open_runs(log_pk=log.pk, only=only)
     unseen = yield q.unseen(resource=resource, thread_pk=only)
@@ -336,9 +333,9 @@ def reading_snapshot(
         thread=head,
         log=log,
         cursor=cursor,
-        alias=found.alias if found else 1,
+        alias=row.alias if is_covering else 1,
         tail=tail,
-        covered_at=moment(found.created_at) if found else None,
+        covered_at=moment(row.covered_at),
         repeated=repeated,
         groups=groups,
         buffered=tuple(map(_buffered_row, buffered)),
@@ -348,7 +345,7 @@ def reading_snapshot(
         unseen=tuple(unseen),
         facts=facts,
         known=known,
-        is_complete=bool(rows and cursors) and all(row.alias for row in tails),
+        is_complete=is_covering and all(tail.alias for tail in tails),
     )
 
 
@@ -393,10 +390,10 @@ def reading_tail(
 
 def completing_log(resource: str, thread: str, scope: Scope, new_id: Callable[[], str], now: int) -> Script[None]:
     """Create the log of a thread, and its cursor there, if they are missing."""
-    head = yield from _thread_head(resource, thread)
-    log = yield from ensure_log(resource, head.pk if scope == "thread" else None, new_id, now)
+    thread_pk = (yield from _heads(resource, thread, scope)).pk
+    log = yield from ensure_log(resource, thread_pk if scope == "thread" else None, new_id, now)
     yield q.lock_log(log_pk=log.pk)
-    yield q.create_cursor(log_pk=log.pk, thread_pk=head.pk, seq=0)
+    yield q.create_cursor(log_pk=log.pk, thread_pk=thread_pk, seq=0)
     if scope == "resource":
         yield q.create_cursors(resource=resource, log_pk=log.pk)
 
@@ -574,11 +571,15 @@ def _is_enough(tails: Iterable[list[Message]], covered: Mapping[str, int], token
 # ---------------------------------------------------------------- rows as values
 
 
-def _thread_head(resource: str, thread: str) -> Script[ThreadHead]:
-    rows = yield q.thread_head(resource=resource, thread=thread)
+def _heads(resource: str, thread: str, scope: Scope) -> Script[Row]:
+    """Return the row with a thread, its log and its cursor. Raise ThreadNotFound if there is no such thread."""
+    rows = yield q.heads(resource=resource, thread=thread, shared=int(scope == "resource"))
     if not rows:
         raise (yield from no_thread(resource, thread))
-    row = rows[0]
+    return rows[0]
+
+
+def _thread_head(thread: str, row: Row) -> ThreadHead:
     return from_row(
         ThreadHead,
         row,
@@ -591,10 +592,12 @@ def _thread_head(resource: str, thread: str) -> Script[ThreadHead]:
     )
 
 
-def _log_head(row: Row) -> LogHead:
+def _log_head(row: Row, **keys: object) -> LogHead:
+    """Return the log of a `find_log` row, or of a `heads` row with the keys of the log."""
     return from_row(
         LogHead,
         row,
+        **keys,
         retry_at=moment(row.retry_at),
         last_success_at=moment(row.last_success_at),
         last_error_at=moment(row.last_error_at),

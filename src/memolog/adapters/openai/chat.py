@@ -191,7 +191,8 @@ def _sent(said: Said) -> list[JsonValue]:
     first = said.parts[0] if len(said.parts) == 1 else None
     if isinstance(first, TextPart) and not first.extra and not said.speaker:
         # A faster way for plain text, because most messages of a long context are plain text. The result is the same as below.
-        return [{"role": said.role, "content": well_formed(first.text)}] if first.text else []
+        text = first.text
+        return [{"role": said.role, "content": text if text.isascii() else well_formed(text)}] if text else []
     return [sendable(sent) for one in _write(said) if (sent := _sendable(one))]
 
 

@@ -19,10 +19,21 @@ INSERT INTO generations (log_pk, number, kind, created_at, restored_from, tokens
 VALUES (:log_pk, :number, :kind, :now, :restored_from, :tokens_before, :tokens_after, :dropped, :working_memory, :cause)
 RETURNING number, kind, created_at, restored_from, tokens_before, tokens_after, dropped, cause
 
--- thread_head --
+-- heads --
+-- A thread, its log (of the thread itself or, for shared = 1, of the resource) and its cursor there, with the time of the last
+-- message that the log covers. The columns of a missing log or cursor are NULL.
 SELECT t.pk, t.last_seq, t.current_task, t.suggested_response, t.hinted_title, t.hinted_at, t.hinted_seq, t.last_request_at,
-  t.last_model, t.overrides, t.title, t.created_at, b.last_handle
-FROM threads t LEFT JOIN task_books b ON b.resource = t.resource
+  t.last_model, t.overrides, t.title, t.created_at, b.last_handle, l.pk AS log_pk, l.id AS log_id, l.version, l.generation,
+  l.failures, l.retry_at, l.last_success_at, l.last_error_at, l.last_error, g.tokens_after, g.working_memory, l.run_changes,
+  (SELECT r.inputs FROM runs r WHERE r.log_pk = l.pk AND r.status = 'abandoned' AND r.kind = 'reflect' AND r.error IS NOT NULL
+    ORDER BY r.pk DESC LIMIT 1) AS abandoned,
+  c.seq AS cursor_seq, c.alias, m.created_at AS covered_at
+FROM threads t
+LEFT JOIN task_books b ON b.resource = t.resource
+LEFT JOIN logs l ON l.resource = t.resource AND COALESCE(l.thread_pk, 0) = CASE WHEN :shared = 1 THEN 0 ELSE t.pk END
+LEFT JOIN generations g ON g.log_pk = l.pk AND g.number = l.generation
+LEFT JOIN cursors c ON c.log_pk = l.pk AND c.thread_pk = t.pk
+LEFT JOIN messages m ON m.thread_pk = c.thread_pk AND m.seq = c.seq
 WHERE t.resource = :resource AND t.id = :thread
 
 -- get_cursor --
