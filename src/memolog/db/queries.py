@@ -139,7 +139,7 @@ def padded(items: Sequence[T]) -> list[T]:
     """Return a non-empty list, longer by repetitions of its last item, so that fewer different statements are prepared."""
     count = len(items)
     length = 1 << max(0, count - 1).bit_length() if count <= _SHORT_LIST else -(-count // _SHORT_LIST) * _SHORT_LIST
-    return [*items, *items[-1:] * (length - count)]
+    return [*items, *[items[-1]] * (length - count)]
 
 
 @cache
