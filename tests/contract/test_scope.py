@@ -209,6 +209,7 @@ GOOD: Final[dict[str, object]] = {
     "model": "m",
     "learn": learn,
     "span": Span(first=1, last=2),
+    "spans": [("secret", Span(first=1, last=2))],
     "reference": "m1",
     "rows": ROWS,
     "compaction": "c1",
@@ -232,6 +233,7 @@ GOOD: Final[dict[str, object]] = {
     "lease": 30.0,
     "claim": CLAIM,
     "result": RESULT,
+    "results": [(CLAIM, RESULT)],
     "error": "broken",
     "retry_at": NOW,
     "events": [TitleChanged(at=NOW, resource="alice", thread="secret", title="mine")],
@@ -290,6 +292,7 @@ IDS: Final = {
 OTHER_GOOD: Final[dict[tuple[str, str], object]] = {
     ("logs.activate", "groups"): [],
     ("transfers.put", "rows"): [(BY_KIND["task-label"], {"task": "task", "label": "mine"})],
+    ("runs.stored", "runs"): [CLAIM.run, "run-2"],
     ("tombstones.find", "messages"): [UserMessage("lost", id="m9")],
     ("tombstones.lift", "messages"): [UserMessage("lost", id="m9")],
     ("tombstones.threads", "threads"): [("gone", 0)],

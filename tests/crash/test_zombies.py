@@ -120,6 +120,39 @@ async def test_a_zombie_is_refused(store: Store, clock: FakeClock) -> None:
     assert snapshot.cursor == 1
 
 
+async def test_a_zombie_among_runs_that_are_finished_together(store: Store, clock: FakeClock) -> None:
+    """Of three results that are stored in one transaction, the one of a lost lease changes nothing, wherever it stands."""
+    names = ("a", "b", "c")
+    for place in range(3):
+        resource = f"{RESOURCE}-{place}"
+        for name in names:
+            await store.messages.save(resource, name, UserMessage("hello"))
+        log = (await store.logs.snapshot(resource, "a", "resource")).log
+        runs = [
+            NewRun(id=f"{place}-{name}", kind="observe", thread=name, span=Span(first=1, last=1), inputs={})
+            for name in names
+        ]
+        claims = await store.runs.start(
+            resource, log.pk, log.version, runs, owner="first", now=clock.now(), lease=LEASE
+        )
+        lost = claims[place]
+        late = clock.now() + timedelta(seconds=LEASE + 1)
+        taken = await store.runs.take_over(resource, lost.run, lost.fence, owner="second", now=late, lease=LEASE)
+        assert taken is not None
+        results = [(claim, made(f"of {claim.run}")) for claim in claims]
+        assert await store.runs.finish_all(resource, results, now=clock.now()) == (lost,)
+        # All of them are late now.
+        before = await everything(store)
+        assert await store.runs.finish_all(resource, results, now=clock.now()) == claims
+        assert await everything(store) == before
+        buffered = (await store.logs.snapshot(resource, "a", "resource")).buffered
+        assert [group.id for group in buffered] == [f"of {claim.run}" for claim in claims if claim is not lost]
+        assert [group.handle for group in buffered] == ["g1", "g2"]
+        await store.runs.finish(resource, taken, made(f"of another {place}"), now=late)
+        buffered = (await store.logs.snapshot(resource, "a", "resource")).buffered
+        assert {group.handle for group in buffered} == {"g1", "g2", "g3"}
+
+
 async def test_what_a_zombie_spent_is_known(store: Store, clock: FakeClock) -> None:
     """A late failure changes nothing but the ledger: the money is gone all the same."""
     first = await start(store, clock, "first")

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from crash.survivors import select
+from crash.survivors import select, step
 from kit.engines import a_memory, engines
 from kit.talk import hold, listen
 from log.engine_invariants import check_log, read_rows
@@ -25,10 +26,12 @@ from memolog import ToolCallPart as Call
 from memolog.context.context import Context
 from memolog.context.edge import OTHER_CONVERSATION
 from memolog.core.thread import Hints
+from memolog.db.queries import Script
 from memolog.errors import ThreadNotFound
 from memolog.events import Activated, RunEnded, RunFailed, RunStarted, SettingsChanged
 from memolog.memory import Memory
 from memolog.observer.model import ModelRequest
+from memolog.store import Store
 from memolog.testing import FakeClock, ScriptedModel, observations_of
 
 RESOURCE = "alice"
@@ -332,6 +335,93 @@ async def test_a_thread_that_goes_during_a_call_keeps_the_progress_of_the_others
     mentions = [request for request in model_of(memory).requests if "mouse: word" in request.text]
     assert len(mentions) == 1
     check_log(await read_rows((await memory.open()).store), None)
+
+
+async def test_a_run_that_another_process_took_over_keeps_the_progress_of_the_others(
+    memory: Memory, clock: FakeClock
+) -> None:
+    """The third run of a call loses its lease: the others are stored together, and it is left to its new owner."""
+    for name in ("zebra", "mouse", "ant"):
+        await say(memory, name, "word " * 10, clock=clock)
+    store = (await memory.open()).store
+    events = listen(memory)
+
+    async def meanwhile(request: ModelRequest) -> str:
+        third = [event.run for event in events if isinstance(event, RunStarted)][2]
+        late = clock.now() + timedelta(hours=1)
+        taken = await store.runs.take_over(RESOURCE, third, 1, owner="another process", now=late, lease=3_600)
+        assert taken is not None
+        return observations_of(request)
+
+    model_of(memory).answers.append(meanwhile)
+    commits: list[str] = []
+    store.engine.commit_hook = commits.append
+    await memory.thread("zebra", resource=RESOURCE).buffer()
+    await memory.settled()
+    store.engine.commit_hook = None
+    assert [event.thread for event in events if isinstance(event, RunEnded)] == ["zebra", "mouse"]
+    assert [event.thread for event in events if isinstance(event, RunFailed)] == ["ant"]
+    assert commits.count("runs.finish:after") == 1
+    (runs,) = await select(store, "SELECT status, owner FROM runs ORDER BY pk")
+    assert [status for status, _ in runs] == ["done", "done", "running"]
+    assert runs[2][1] == "another process"
+    (groups,) = await select(store, "SELECT handle, run_pk FROM groups ORDER BY pk")
+    assert [handle for handle, _ in groups] == ["g1", "g2"]
+    check_log(await read_rows(store), None)
+
+
+async def test_the_runs_of_a_call_are_started_ended_and_noted_together(memory: Memory, clock: FakeClock) -> None:
+    """However many threads a call has, their runs cost as many transactions as one: to start, to end, and to note each."""
+    for number in range(6):
+        await say(memory, f"thread-{number}", "word " * 10, clock=clock)
+    store = (await memory.open()).store
+    commits: list[str] = []
+    store.engine.commit_hook = commits.append
+    await memory.thread("thread-0", resource=RESOURCE).buffer()
+    await memory.settled()
+    store.engine.commit_hook = None
+    done = [name.removesuffix(":after") for name in commits if name.endswith(":after")]
+    assert (done.count("runs.start"), done.count("runs.finish")) == (1, 1)
+    assert done.count("journal.add") <= 3
+    stored = [event.kind for event in await store.journal.events(RESOURCE)]
+    assert (stored.count("RunStarted"), stored.count("RunEnded")) == (6, 6)
+    check_log(await read_rows(store), None)
+
+
+async def occupy(store: Store, run: str) -> None:
+    """Put a group where the result of a run belongs, so that the database refuses the result."""
+
+    def script() -> Script[None]:
+        columns = "log_pk, thread_pk, first_seq, last_seq"
+        yield step(
+            f"INSERT INTO groups (id, handle, kind, tokens, created_at, text, {columns}) "
+            f"SELECT 'occupied', 'g99', 'observer', 0, 0, '', {columns} FROM runs WHERE id = '{run}'"
+        )
+
+    await store.engine.write(script, name="occupy")
+
+
+async def test_a_result_that_cannot_be_stored_keeps_the_progress_of_the_others(
+    memory: Memory, clock: FakeClock
+) -> None:
+    """The database refuses one of three results: the others are stored one by one, and only that thread is asked again."""
+    for name in ("zebra", "mouse", "ant"):
+        await say(memory, name, "word " * 10, clock=clock)
+    store = (await memory.open()).store
+    events = listen(memory)
+
+    async def meanwhile(request: ModelRequest) -> str:
+        second = [event.run for event in events if isinstance(event, RunStarted)][1]
+        await occupy(store, second)
+        return observations_of(request)
+
+    model_of(memory).answers.append(meanwhile)
+    await memory.thread("zebra", resource=RESOURCE).buffer()
+    await memory.settled()
+    assert [event.thread for event in events if isinstance(event, RunEnded)] == ["zebra", "ant"]
+    assert [event.thread for event in events if isinstance(event, RunFailed)] == ["mouse"]
+    (runs,) = await select(store, "SELECT status FROM runs ORDER BY pk")
+    assert [status for (status,) in runs] == ["done", "failed", "done"]
 
 
 async def test_an_open_call_elsewhere_holds_nobody_back(memory: Memory, clock: FakeClock) -> None:

@@ -15,6 +15,7 @@ from memolog.observer.judge import (
     Judge,
     Judged,
     Policy,
+    conversations,
     judge_reflection,
     lowest,
     speaks_for_user,
@@ -277,7 +278,7 @@ def test_a_line_of_another_conversation_is_left_out() -> None:
     """If an observer of several threads writes a line for the wrong thread, the line is dropped."""
     other = message(1, "user", "My doctor says the blood pressure is too high", thread="t2")
     lines = (line("Asked for tests", 1), line("User has too high blood pressure, says the doctor", 1, ordinal=2))
-    result = Judge(TALK, foreign=[other]).judge(lines)
+    result = Judge(TALK, foreign=conversations([other])).judge(lines)
     assert [(one.text, one.ordinal) for one in result.observations] == [("Asked for tests", 1)]
     assert result.faults == ("foreign_line",)
 

@@ -357,19 +357,20 @@ class Core:
             now=now,
             lease=config.lease,
         )
-        for run in runs:
-            await self.tell(
-                RunStarted(
-                    at=now,
-                    resource=snapshot.resource,
-                    thread=run.thread or snapshot.thread.id,
-                    run=run.id,
-                    run_kind=run.kind,
-                    first_seq=run.span.first if run.span else None,
-                    last_seq=run.span.last if run.span else None,
-                    attempt=1,
-                )
+        started = (
+            RunStarted(
+                at=now,
+                resource=snapshot.resource,
+                thread=run.thread or snapshot.thread.id,
+                run=run.id,
+                run_kind=run.kind,
+                first_seq=run.span.first if run.span else None,
+                last_seq=run.span.last if run.span else None,
+                attempt=1,
             )
+            for run in runs
+        )
+        await self.tell(*started)
         return self._run(claims, snapshot, config)
 
     def _run(self, claims: Sequence[RunClaim], snapshot: Snapshot, config: Config) -> RunBatch:

@@ -126,7 +126,7 @@ class Runner:
         *,
         clock: Clock,
         heartbeat: Heartbeat,
-        tell: Callable[[Event], Awaitable[None]],
+        tell: Callable[[*tuple[Event, ...]], Awaitable[None]],
         chance: Callable[[], float],
     ) -> None:
         self._store, self._execute_claims, self._clock, self.heartbeat = store, execute, clock, heartbeat
@@ -227,12 +227,7 @@ class Runner:
                 beat.result()
             if not work.done():
                 raise RunFault(f"the run did not end within {seconds:g} s", cause="away")  # noqa: TRY301
-            for outcome in work.result():
-                try:
-                    await self._store_outcome(batch, outcome)
-                except LeaseLost as lost:
-                    # One thread of this call was deleted, or its messages were withdrawn. Results of other threads are stored.
-                    await self._refused(batch, outcome.claim, str(lost))
+            await self._store_outcomes(batch, work.result())
         except RunFault as fault:
             if fault.is_final:
                 await self._give_up(batch, fault)
@@ -276,44 +271,70 @@ class Runner:
                     # The next beat tries again. A lease is longer than two beats.
                     continue
 
-    async def _store_outcome(self, batch: RunBatch, outcome: RunOutcome) -> None:
+    async def _store_outcomes(self, batch: RunBatch, outcomes: Sequence[RunOutcome]) -> None:
+        """Store the results of a batch in one transaction, and record the runs that failed or have lost their lease."""
         now = self._clock.now()
-        for problem in outcome.problems:
-            who = outcome.thread or batch.thread
-            await self._tell(
-                Degraded(at=now, resource=batch.resource, thread=who, what=problem.what, error=problem.error)
-            )
-        if outcome.result is None:
-            await self._fail(batch, (outcome.claim,), outcome.error or "no answer", outcome.usage)
-            return
-        usage = _billed(outcome.result.usage, outcome.thread, batch)
-        await self._finish(batch, outcome.claim, replace(outcome.result, usage=usage))
+        for outcome in outcomes:
+            for problem in outcome.problems:
+                who = outcome.thread or batch.thread
+                await self._tell(
+                    Degraded(at=now, resource=batch.resource, thread=who, what=problem.what, error=problem.error)
+                )
+        made = [
+            (outcome, replace(outcome.result, usage=_billed(outcome.result.usage, outcome.thread, batch)))
+            for outcome in outcomes
+            if outcome.result is not None
+        ]
+        unstored = await self._finish(batch, [(outcome.claim, result) for outcome, result in made])
         await self._tell(
-            RunEnded(
-                at=now,
-                resource=batch.resource,
-                thread=outcome.thread or batch.thread,
-                run=outcome.claim.run,
-                run_kind=outcome.kind,
-                observations=len(outcome.result.observations),
-                faults=outcome.faults,
-                input_tokens=usage.input_tokens if usage else 0,
-                output_tokens=usage.output_tokens if usage else 0,
-                cost=usage.cost if usage else 0.0,
-            )
+            *(_ended(batch, outcome, result, now) for outcome, result in made if outcome.claim not in unstored)
         )
+        for outcome in outcomes:
+            error = unstored.get(outcome.claim)
+            if isinstance(error, LeaseLost):
+                # This thread was deleted, or its messages were withdrawn. Results of other threads are stored.
+                await self._refused(batch, outcome.claim, str(error))
+            elif error is not None:
+                await self._fail(batch, (outcome.claim,), f"{type(error).__name__}: {error}", outcome.usage)
+            elif outcome.result is None:
+                await self._fail(batch, (outcome.claim,), outcome.error or "no answer", outcome.usage)
 
-    async def _finish(self, batch: RunBatch, claim: RunClaim, result: RunResult) -> None:
-        """Store a result. Retries while the database cannot be reached, because a new run would call the model again."""
+    async def _finish(
+        self, batch: RunBatch, results: Sequence[tuple[RunClaim, RunResult]]
+    ) -> dict[RunClaim, MemologError]:
+        """Store results, and return why a result was not stored. If they cannot be stored together, each is stored alone."""
+        if not results:
+            return {}
+        try:
+            return await self._finish_together(batch, results)
+        except MemologError as error:
+            if len(results) == 1 or (isinstance(error, StoreError) and error.retryable):
+                raise
+        unstored: dict[RunClaim, MemologError] = {}
+        for claim, result in results:
+            try:
+                unstored |= await self._finish_together(batch, [(claim, result)])
+            except MemologError as error:
+                unstored[claim] = error
+        return unstored
+
+    async def _finish_together(
+        self, batch: RunBatch, results: Sequence[tuple[RunClaim, RunResult]]
+    ) -> dict[RunClaim, MemologError]:
+        """Store results, and return why a result was refused.
+
+        Retries while the database cannot be reached, because a new run would call the model again.
+        """
         for delay in (*_STORE_DELAYS, None):
             try:
-                await self._store.runs.finish(batch.resource, claim, result, now=self._clock.now())
+                lost = await self._store.runs.finish_all(batch.resource, results, now=self._clock.now())
             except StoreError as error:
                 if delay is None or not error.retryable:
                     raise
                 await asyncio.sleep(delay)
             else:
-                return
+                return {claim: LeaseLost(claim.run, claim.owner, claim.fence) for claim in lost}
+        raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _fail(self, batch: RunBatch, claims: Sequence[RunClaim], error: str, usage: Usage | None) -> None:
         now, error = self._clock.now(), REDACTION.redact(error)
@@ -352,6 +373,22 @@ class Runner:
                 retry_at=later,
             )
         )
+
+
+def _ended(batch: RunBatch, outcome: RunOutcome, result: RunResult, now: datetime) -> RunEnded:
+    usage = result.usage
+    return RunEnded(
+        at=now,
+        resource=batch.resource,
+        thread=outcome.thread or batch.thread,
+        run=outcome.claim.run,
+        run_kind=outcome.kind,
+        observations=len(result.observations),
+        faults=outcome.faults,
+        input_tokens=usage.input_tokens if usage else 0,
+        output_tokens=usage.output_tokens if usage else 0,
+        cost=usage.cost if usage else 0.0,
+    )
 
 
 def retry_at(failures: int, now: datetime, chance: float) -> datetime:

@@ -17,7 +17,7 @@ from memolog.core.observation import Extract, NewExtract, Observation, Span
 from memolog.core.run import KeptPrompt, Run, RunKind, Usage
 from memolog.core.thread import Hints
 from memolog.db.engine import Calls, reads, writes
-from memolog.db.queries import Row, Script, load_queries
+from memolog.db.queries import Row, Script, Step, load_queries
 from memolog.db.rows import from_row, moment, run_from_row
 from memolog.db.scope import LAST, check_ids, check_limit
 from memolog.errors import Conflict, LeaseLost
@@ -175,41 +175,37 @@ class Runs(Calls):
 
     async def finish(self, resource: str, claim: RunClaim, result: RunResult, *, now: datetime) -> None:
         """Store the result of a run as a buffered group. Raises LeaseLost if the run has another owner or was abandoned."""
+        if await self.finish_all(resource, [(claim, result)], now=now):
+            raise LeaseLost(claim.run, claim.owner, claim.fence)
+
+    async def finish_all(
+        self, resource: str, results: Sequence[tuple[RunClaim, RunResult]], *, now: datetime
+    ) -> tuple[RunClaim, ...]:
+        """Store the results of runs of one log as buffered groups, all in one transaction.
+
+        The fence of each run is checked. Return the claims of runs that have another owner or were abandoned. Of these, nothing
+        is stored.
+        """
         check_ids(resource=resource)
         at = to_micros(now)
-        usage = result.usage
 
-        def script() -> Script[None]:
-            yield q.take_log_of(id=claim.run)
-            ended = yield q.end_run(
-                resource=resource,
-                **claim.values(),
-                now=at,
-                model=result.model,
-                prompt_version=result.prompt_version,
-                input_tokens=usage.input_tokens if usage else 0,
-                output_tokens=usage.output_tokens if usage else 0,
-                cost=stored_cost(usage) if usage else 0,
-                last_seq=result.last_seq,
-            )
-            if not ended:
-                raise LeaseLost(claim.run, claim.owner, claim.fence)
-            yield from _store_group(resource, ended[0], result, at)
-            if result.omitted:
-                # Store the ids with the run, because these observations are dropped only when the reflection is activated.
-                inputs = {**loads(ended[0].inputs), "omitted": list(result.omitted)}
-                yield q.set_run_inputs(id=claim.run, inputs=dumps(inputs))
-            if result.extracts:
-                row = {name: getattr(ended[0], name) for name in ("thread_pk", "first_seq", "last_seq")}
-                made = {**row, "at": at, "who": pack(result.model), "run": claim.run}
-                yield extracts.put_extract.many(
-                    [{**made, "key": new.key, "value": dumps(new.value)} for new in result.extracts]
-                )
-            if usage is not None:
-                yield usage_step(resource, usage, claim.run, at)
+        def script() -> Script[tuple[RunClaim, ...]]:
+            yield q.take_logs_of(ids=[claim.run for claim, _ in results])
+            refused: list[RunClaim] = []
+            ended: list[tuple[Row, RunResult]] = []
+            for claim, result in results:
+                rows = yield _end_step(resource, claim, result, at)
+                if rows:
+                    ended.append((rows[0], result))
+                    yield from _storing_extras(resource, claim.run, rows[0], result, at)
+                else:
+                    refused.append(claim)
+            if ended:
+                yield from _store_groups(resource, ended, at)
+            return tuple(refused)
 
-        is_brief = len(result.observations) <= _FEW_LINES
-        await self.engine.write(script, name="runs.finish", brief=is_brief)
+        is_brief = sum(len(result.observations) for _, result in results) <= _FEW_LINES
+        return await self.engine.write(script, name="runs.finish", brief=is_brief)
 
     @writes("runs.fail")
     def fail(
@@ -277,19 +273,19 @@ class Runs(Calls):
         return run_from_row(rows[0]) if rows else None
 
     @reads
-    def stored(self, resource: str, run: str) -> Script[StoredRun | None]:
-        """Return a run with the key of its log. None if the run does not exist."""
-        check_ids(resource=resource, run=run)
-        rows = yield q.get_run(resource=resource, id=run)
-        if not rows:
-            return None
-        row = rows[0]
-        return StoredRun(
-            run=run_from_row(row),
-            log_pk=row.log_pk,
-            thread_pk=row.thread_pk or 0,
-            succeeded_at=moment(row.last_success_at),
-        )
+    def stored(self, resource: str, runs: Sequence[str]) -> Script[dict[str, StoredRun]]:
+        """Return runs by id, each with the key of its log. A run that does not exist is missing."""
+        check_ids(resource=resource)
+        rows = yield q.get_runs(resource=resource, ids=list(runs))
+        return {
+            row.id: StoredRun(
+                run=run_from_row(row),
+                log_pk=row.log_pk,
+                thread_pk=row.thread_pk or 0,
+                succeeded_at=moment(row.last_success_at),
+            )
+            for row in rows
+        }
 
     async def list(self, resource: str, *, log_pk: int | None = None, limit: int = 100) -> tuple[Run, ...]:
         """Return the runs of the resource, or of one log, newest first."""
@@ -333,33 +329,68 @@ class Extracts(Calls):
         )
 
 
-def _store_group(resource: str, ended: Row, result: RunResult, at: int) -> Script[None]:
-    """Store the result of a run as a buffered group."""
-    next_handle = (yield logs.next_handle(log_pk=ended.log_pk, now=at))[0].next_handle
-    moments = sorted(to_micros(o.said_at) for o in result.observations if o.said_at is not None)
-    groups = yield logs.insert_group(
-        id=result.group,
-        log_pk=ended.log_pk,
-        handle=f"g{next_handle - 1}",
-        kind="observer" if ended.first_seq is not None else "reflection",
-        thread_pk=ended.thread_pk,
-        first_seq=ended.first_seq,
-        last_seq=ended.last_seq,
-        run_pk=ended.pk,
-        tokens=result.tokens,
-        observations=len(result.observations),
-        first_at=moments[0] if moments else None,
-        last_at=moments[-1] if moments else None,
+def _end_step(resource: str, claim: RunClaim, result: RunResult, at: int) -> Step:
+    """Return the step that ends a run if its fence has not changed."""
+    usage = result.usage
+    return q.end_run(
+        resource=resource,
+        **claim.values(),
         now=at,
-        hints=with_proposal(result.hints, result.proposal, result.thread_hints),
-        text="",
+        model=result.model,
+        prompt_version=result.prompt_version,
+        input_tokens=usage.input_tokens if usage else 0,
+        output_tokens=usage.output_tokens if usage else 0,
+        cost=stored_cost(usage) if usage else 0,
+        last_seq=result.last_seq,
     )
-    yield from storing_lines(resource, groups[0].pk, result.observations)
 
 
-def storing_lines(resource: str, group_pk: int, lines: Sequence[Observation]) -> Script[None]:
-    """Add observations to a group, with their sources and the observations that they merge."""
-    yield logs.insert_observations.many([{**observation_values(o), "group_pk": group_pk} for o in lines])
+def _storing_extras(resource: str, run: str, ended: Row, result: RunResult, at: int) -> Script[None]:
+    """Store what a result contains besides its group: omitted observations, extracted values and the usage."""
+    if result.omitted:
+        # Store the ids with the run, because these observations are dropped only when the reflection is activated.
+        yield q.set_run_inputs(id=run, inputs=dumps({**loads(ended.inputs), "omitted": list(result.omitted)}))
+    if result.extracts:
+        row = {name: getattr(ended, name) for name in ("thread_pk", "first_seq", "last_seq")}
+        made = {**row, "at": at, "who": pack(result.model), "run": run}
+        yield extracts.put_extract.many(
+            [{**made, "key": new.key, "value": dumps(new.value)} for new in result.extracts]
+        )
+    if result.usage is not None:
+        yield usage_step(resource, result.usage, run, at)
+
+
+def _store_groups(resource: str, results: Sequence[tuple[Row, RunResult]], at: int) -> Script[None]:
+    """Store the results of ended runs of one log as buffered groups."""
+    log_pk, count = results[0][0].log_pk, len(results)
+    handle = (yield logs.next_handle(log_pk=log_pk, count=count, now=at))[0].next_handle - count
+    stored: list[tuple[int, Observation]] = []
+    for number, (ended, result) in enumerate(results, start=handle):
+        moments = sorted(to_micros(o.said_at) for o in result.observations if o.said_at is not None)
+        groups = yield logs.insert_group(
+            id=result.group,
+            log_pk=log_pk,
+            handle=f"g{number}",
+            kind="observer" if ended.first_seq is not None else "reflection",
+            thread_pk=ended.thread_pk,
+            first_seq=ended.first_seq,
+            last_seq=ended.last_seq,
+            run_pk=ended.pk,
+            tokens=result.tokens,
+            observations=len(result.observations),
+            first_at=moments[0] if moments else None,
+            last_at=moments[-1] if moments else None,
+            now=at,
+            hints=with_proposal(result.hints, result.proposal, result.thread_hints),
+            text="",
+        )
+        stored += [(groups[0].pk, line) for line in result.observations]
+    yield from storing_lines(resource, stored)
+
+
+def storing_lines(resource: str, lines: Sequence[tuple[int, Observation]]) -> Script[None]:
+    """Add observations, each with the key of its group, with their sources and the observations that they merge."""
+    yield logs.insert_observations.many([{**observation_values(o), "group_pk": group_pk} for group_pk, o in lines])
     sources = [
         {
             "observation": o.id,
@@ -368,11 +399,11 @@ def storing_lines(resource: str, group_pk: int, lines: Sequence[Observation]) ->
             "first_seq": source.span.first,
             "last_seq": source.span.last,
         }
-        for o in lines
+        for _, o in lines
         for source in o.sources
     ]
     yield logs.insert_sources.many(sources)
-    merges = [{"observation": o.id, "merged": merged} for o in lines for merged in o.merges]
+    merges = [{"observation": o.id, "merged": merged} for _, o in lines for merged in o.merges]
     yield logs.insert_merges.many(merges)
 
 

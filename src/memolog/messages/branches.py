@@ -305,7 +305,7 @@ def _observing_again(
     found = [line for line in again(thread, group.group_id, rows) if any(seq in uncited for seq in _cited(line))]
     after = (yield q.last_ordinal(group_pk=group.group_pk))[0].ordinal
     lines = [replace(line, ordinal=after + place, parent=None) for place, line in enumerate(found, 1)]
-    yield from storing_lines(resource, group.group_pk, lines)
+    yield from storing_lines(resource, [(group.group_pk, line) for line in lines])
     yield lines_q.count_lines(group_pk=group.group_pk)
     new: tuple[int, ...] = ()
     for line in lines:

@@ -297,6 +297,14 @@ class Messages(Calls):
         return (yield from _between(resource, thread, span.first - 1, span.last, None))
 
     @reads
+    def spans(self, resource: str, spans: Sequence[tuple[str, Span]]) -> Script[list[tuple[Message, ...]]]:
+        """Return every message of each span of a thread, including tombstones. All are read on one snapshot."""
+        found: list[tuple[Message, ...]] = []
+        for thread, span in spans:
+            found.append((yield from _between(resource, thread, span.first - 1, span.last, None)))
+        return found
+
+    @reads
     def live_counts(
         self, resource: str, threads: Sequence[str], *, up_to: int = 0
     ) -> Script[dict[str, tuple[int, int]]]:

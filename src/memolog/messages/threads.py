@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from memolog.compaction.store import copying_compactions
@@ -88,6 +88,15 @@ class Threads(Calls):
         """Return a thread. Raises ThreadNotFound."""
         check_ids(resource=resource, thread=thread)
         return (yield from _get(resource, thread))
+
+    @reads
+    def get_all(self, resource: str, threads: Iterable[str]) -> Script[dict[str, ThreadInfo]]:
+        """Return threads by id. Raises ThreadNotFound."""
+        found: dict[str, ThreadInfo] = {}
+        for thread in threads:
+            check_ids(resource=resource, thread=thread)
+            found[thread] = yield from _get(resource, thread)
+        return found
 
     @reads
     def list(self, resource: str, *, limit: int = 100, after: str | None = None) -> Script[Page[ThreadInfo]]:

@@ -134,18 +134,20 @@ class _Joined(Evidence):
 
 
 # A text of at least `_LONG` characters, such as a tool result, is analysed once for all checks. Shorter texts are analysed
-# together. The analyses of the latest `_ANALYSED` texts are cached, but not those of more than `_MAX_ANALYSED` characters.
+# together. The analyses of the latest `_ANALYSED` long texts are cached, but not those of more than `_MAX_ANALYSED` characters.
 _LONG: Final = 4_000
 _MAX_ANALYSED: Final = 32_000
 _ANALYSED: Final = 16
 _analysed = remembered(_ANALYSED)(Evidence)
 # One model call observes short conversations of several threads, and each is compared with all others. So they are cached too.
-_CONVERSATIONS: Final = 64
-_conversation = remembered(_CONVERSATIONS)(Evidence)
+_SHORT: Final = 128
+_short = remembered(_SHORT)(Evidence)
 
 
 def evidence_in(text: str) -> Evidence:
     """Return a text as evidence, from the cache if it was analysed before."""
+    if len(text) < _LONG:
+        return _short(text)
     return _analysed(text) if len(text) <= _MAX_ANALYSED else Evidence(text)
 
 
@@ -156,11 +158,6 @@ def joined(texts: Iterable[str]) -> Evidence:
         found = list(group)
         parts += found if is_long else ["\n".join(found)]
     return evidence_in(parts[0] if parts else "") if len(parts) <= 1 else _Joined([evidence_in(part) for part in parts])
-
-
-def conversation(text: str) -> Evidence:
-    """Return the messages of a conversation as evidence. A short one is analysed once for all checks of a batch."""
-    return _conversation(text) if len(text) < _LONG else evidence_in(text)
 
 
 def together(parts: Sequence[Evidence]) -> tuple[Evidence, ...]:

@@ -21,7 +21,6 @@ from memolog.core.thread import Hints
 from memolog.observer.drafts import Draft
 from memolog.observer.evidence import (
     Evidence,
-    conversation,
     evidence_in,
     has_word,
     is_english,
@@ -209,7 +208,8 @@ class Voices:
                 if known < size:
                     continue
                 phrase = f".{'.'.join(words[end - size : end])}."
-                if phrase in one.dotted_words and not any(said.has(phrase) for said in self.said):
+                # Most phrases were said here, in a text that is usually shorter than that of tools and of other conversations.
+                if not any(said.has(phrase) for said in self.said) and phrase in one.dotted_words:
                     return True
         return False
 
@@ -219,27 +219,42 @@ class Voices:
         return any(is_found(mention, self.returned) and not is_found(mention, self.said) for mention in named)
 
 
-def voices_of(
-    messages: Iterable[Message], *said: str, foreign: Iterable[Message] = (), log: Iterable[Observation] = ()
-) -> Voices:
-    """Return the texts of messages and lines of the log by origin.
+NO_VOICES: Final = Voices(said=(), returned=(), by_user=())
 
-    `said` are further texts that count as words of a user. `foreign` are messages of other conversations. They count
-    as text of a tool.
+
+def voices_of(
+    messages: Iterable[Message], *said: str, foreign: Sequence[Evidence] = (), log: Voices = NO_VOICES
+) -> Voices:
+    """Return the texts of messages by origin, together with those of other conversations and of lines of the log.
+
+    `said` are further texts that count as words of a user. `foreign` are other conversations (see `conversations`). They count as
+    text of a tool. A batch prepares `foreign` and `log` once for all of its conversations.
     """
-    messages, foreign, log = tuple(messages), tuple(foreign), tuple(log)
-    by_user = [*(said_text(message) for message in messages if is_spoken_by_user(message)), *said]
-    others = [said_text(message) for message in messages if not is_spoken_by_user(message)]
-    returned = list(map(returned_text, messages))
-    for line in log:
-        (by_user if is_of_user(line) else returned if is_of_tool(line) else others).append(line_text(line))
-    threads = groupby(foreign, key=lambda message: (message.resource, message.thread))
-    of_others = ("\n".join(filter(None, map(source_text, found))) for _, found in threads)
+    messages = tuple(messages)
+    by_user = evidence_of(said_text(message) for message in messages if is_spoken_by_user(message))
+    others = evidence_of(said_text(message) for message in messages if not is_spoken_by_user(message))
+    by_user = (*by_user, *evidence_of(said))
     return Voices(
-        said=evidence_of([*by_user, *others]),
-        returned=together([*evidence_of(returned), *map(conversation, filter(None, of_others))]),
-        by_user=evidence_of(by_user),
+        said=together((*by_user, *others, *log.said)),
+        returned=together((*evidence_of(map(returned_text, messages)), *log.returned, *foreign)),
+        by_user=together((*by_user, *(log.by_user or ()))),
     )
+
+
+def log_voices(lines: Iterable[Observation]) -> Voices:
+    """Return the texts of lines of the log by origin."""
+    by_user, returned, others = list[str](), list[str](), list[str]()
+    for line in lines:
+        (by_user if is_of_user(line) else returned if is_of_tool(line) else others).append(line_text(line))
+    users = evidence_of(by_user)
+    return Voices(said=together((*users, *evidence_of(others))), returned=evidence_of(returned), by_user=users)
+
+
+def conversations(messages: Iterable[Message]) -> tuple[Evidence, ...]:
+    """Return the text of each conversation of these messages as evidence."""
+    threads = groupby(messages, key=lambda message: (message.resource, message.thread))
+    texts = ("\n".join(filter(None, map(source_text, found))) for _, found in threads)
+    return tuple(map(evidence_in, filter(None, texts)))
 
 
 def line_text(line: Observation | Draft) -> str:
@@ -388,16 +403,17 @@ def trusted_hints(
     messages: Sequence[Message],
     previous: Hints,
     *,
-    foreign: Sequence[Message] = (),
-    log: Sequence[Observation] = (),
+    foreign: Sequence[Evidence] = (),
+    log: Voices = NO_VOICES,
+    said_at: Sequence[datetime] = (),
 ) -> Hints:
     """Return the hints, with None for a task, suggested response or title that comes from a tool or has no support.
 
-    `messages` is empty for a reflector, because it reads only lines of the log.
+    `messages` is empty for a reflector, because it reads only lines of the log. `said_at` are the times of these lines.
     """
     before = (previous.current_task, previous.suggested_response, previous.title)
     voices = voices_of(messages, *filter(None, before), foreign=foreign, log=log)
-    said_at = [message.created_at for message in messages] or [line.said_at for line in log if line.said_at]
+    said_at = [message.created_at for message in messages] or said_at
     task = _trusted(hints.current_task, voices, said_at)
     if task and not _may_be_users(task, voices):
         task = None
@@ -476,30 +492,30 @@ class Judge:
         self,
         messages: Sequence[Message],
         *,
-        log: str = "",
+        log: str | Evidence = "",
         policy: Policy = "flag",
-        foreign: Sequence[Message] = (),
-        lines: Sequence[Observation] = (),
+        foreign: Sequence[Evidence] = (),
+        lines: Voices = NO_VOICES,
         readings: Callable[[], Readings] = dict,
         extracted: Collection[str] = (),
     ) -> None:
         """Pass `messages` and everything else that the observer was shown.
 
-        `foreign` are messages of other conversations. A line that repeats their words, or has a name that only they contain, is
-        dropped under every policy. `lines` are lines of the log; text of a tool in them counts as text of a tool. `readings` is
+        `foreign` are other conversations. A line that repeats their words, or has a name that only they contain, is dropped
+        under every policy. `lines` are lines of the log; text of a tool in them counts as text of a tool. `readings` is
         called only if the messages do not support a line. `extracted` are the ids of lines that rules wrote and not a model.
         Their mentions are not checked, because rules count and shorten but do not invent.
         """
         self._extracted = frozenset(extracted)
         self._by_seq = {(message.thread, message.seq): message for message in messages}
         self._texts: dict[tuple[str, int, Callable[[Message], str]], Evidence] = {}
-        self._log, self._readings = Evidence(log), cache(readings)
+        self._log, self._readings = Evidence(log) if isinstance(log, str) else log, cache(readings)
         self._policy: Policy = policy
         self._voices = voices_of(messages, foreign=foreign, log=lines)
         self._others: Voices | None = None
-        if others := voices_of((), foreign=foreign).returned:
+        if foreign:
             own = voices_of(messages)
-            self._others = Voices(said=(*own.said, *own.returned, self._log), returned=others)
+            self._others = Voices(said=(*own.said, *own.returned, self._log), returned=tuple(foreign))
         self._callers = {call: message for message in messages for call in pairs_of(message.parts)[0]}
         # These are computed once, because a message can have thousands of parts and every line may cite it.
         self._trusts: dict[tuple[str, int], Trust] = {
@@ -611,7 +627,7 @@ def judge_reflection(
     """
     by_id = {line.id: line for line in lines}
     all_text = Evidence("\n".join(map(line_text, lines)))
-    voices = voices_of((), log=lines)
+    voices = log_voices(lines)
     verdicts: list[_Verdict] = []
     for observation in observations:
         roots = [by_id[name] for name in observation.merges if name in by_id] or list(lines)
@@ -730,7 +746,7 @@ _LABEL: Final = re.compile(r"\s*+(?:[-*+]|\d{1,9}[.)])?\s*+(?:[^:\n]{1,60}:)?\s*
 
 
 def trusted_document(
-    old: str, new: str, messages: Sequence[Message], *, foreign: Sequence[Message] = (), whole: bool = False
+    old: str, new: str, messages: Sequence[Message], *, foreign: Sequence[Evidence] = (), whole: bool = False
 ) -> str:
     """Return `old` with the changed lines of `new` that the messages support.
 

@@ -21,7 +21,15 @@ from memolog.core.setting_kinds import Mode
 from memolog.core.thread import Hints
 from memolog.observer.drafts import Draft, HintsDraft, Parsed, ParsedReflection, ReflectedDraft
 from memolog.observer.evidence import Evidence, source_text, support
-from memolog.observer.judge import cited_places, lowest, renumbered, trust_of, trusted_hints
+from memolog.observer.judge import (
+    Voices,
+    cited_places,
+    log_voices,
+    lowest,
+    renumbered,
+    trust_of,
+    trusted_hints,
+)
 from memolog.observer.loss import ResultLine, is_bare_list, lost, lost_lines, unsaid, vague
 from memolog.observer.prompt import Gaps, ObserveInput, with_fields
 from memolog.observer.transcript import Shown, in_zone, said_in_zone
@@ -59,19 +67,26 @@ class _Made(TypedDict, total=False):
 
 
 def draft_hints(
-    new: HintsDraft, given: ObserveInput, messages: Sequence[Message], foreign: Sequence[Message] = ()
+    new: HintsDraft,
+    given: ObserveInput,
+    messages: Sequence[Message],
+    *,
+    foreign: Sequence[Evidence] = (),
+    log: Voices | None = None,
 ) -> tuple[Hints, tuple[str, ...]]:
     """Return the hints that the messages, the earlier hints or the lines of the log support, and a fault if a hint was dropped.
 
     A dropped or missing hint is None. Activation replaces None by the thread's hint at that time, because other groups that were
-    observed at the same time may be activated first.
+    observed at the same time may be activated first. `log` has the voices of `given.lines`, if they are known already.
     """
     redacted = Hints(
         current_task=_redacted(new.current_task, given.redactor),
         suggested_response=_redacted(new.suggested_response, given.redactor),
         title=_redacted(new.title, given.redactor),
     )
-    trusted = trusted_hints(redacted, messages, given.hints, foreign=foreign, log=given.lines)
+    if log is None:
+        log = log_voices(given.lines)
+    trusted = trusted_hints(redacted, messages, given.hints, foreign=foreign, log=log)
     at = new.at if trusted.current_task and new.at else messages[-1].created_at if messages else None
     return replace(trusted, at=at), () if trusted == redacted else ("untrusted_hint",)
 
@@ -87,7 +102,8 @@ def reflected_hints(
     redacted = Hints(
         current_task=_redacted(said.current_task, redactor), suggested_response=_redacted(response, redactor)
     )
-    trusted = trusted_hints(redacted, (), old, log=lines)
+    said_at = [line.said_at for line in lines if line.said_at]
+    trusted = trusted_hints(redacted, (), old, log=log_voices(lines), said_at=said_at)
     faults = () if trusted == redacted else ("untrusted_hint",)
     new = replace(
         old,

@@ -200,13 +200,19 @@ class _Instructions:
 _instructions = remembered(_FEW_PROMPTS)(_Instructions)
 
 
+@remembered(_FEW_PROMPTS)
+def _instructions_in(prompt: str) -> _Instructions:
+    """Return the instructions between the data of a prompt. The prompt of a batch is the same for all of its conversations."""
+    return _Instructions(_without(prompt, _GIVEN))
+
+
 class _Echoes:
     """Finds parts of a reply that repeat the instructions of the prompt."""
 
     def __init__(self, prompt: Prompt, said: Evidence) -> None:
         self._said, self._prompt = said, prompt
         # The system prompt is the same for many replies.
-        self._ours = (_instructions(prompt.system), _Instructions(_without(prompt.text, _GIVEN)))
+        self._ours = (_instructions(prompt.system), _instructions_in(prompt.text))
 
     @cached_property
     def _shown(self) -> frozenset[str]:

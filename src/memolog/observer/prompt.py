@@ -153,7 +153,10 @@ class ObserveInput:
 
     messages: tuple[Message, ...]
     before: tuple[Message, ...] = ()
-    """The messages directly before `messages`, which may ask questions that `messages` answer. They are not in the prompt."""
+    """The messages directly before `messages`, which may ask questions that `messages` answer. The log may not cover them yet.
+
+    They are not in the prompt. Only the embedded observer reads them, and it removes their secrets then.
+    """
     previous: str = ""
     """The end of the log, rendered."""
     lines: tuple[Observation, ...] = ()

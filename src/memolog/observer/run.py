@@ -6,7 +6,7 @@ Code, not the model, sets ids, sources, trust and grounding. The database row of
 import asyncio
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
@@ -20,15 +20,25 @@ from memolog.core.message import Message, Part, ToolResultPart, has_many_parts, 
 from memolog.core.observation import KEPT, Observation, Span
 from memolog.core.pairs import PartPlace, part_at, results_of_calls
 from memolog.core.run import Run, Usage
-from memolog.core.thread import Hints
+from memolog.core.thread import Hints, ThreadInfo
 from memolog.core.zones import zone_of
 from memolog.errors import DocumentNotFound, LeaseLost, MemologError, ThreadNotFound
 from memolog.log.runner import Problem, RunFault, RunOutcome
 from memolog.log.runs import RunClaim, RunResult, StoredRun
 from memolog.log.snapshot import GroupRow
 from memolog.observer.drafts import Parsed, ParsedReflection
+from memolog.observer.evidence import Evidence, joined, together
 from memolog.observer.extractors import Extractors
-from memolog.observer.judge import Judge, Judged, cited_places, judge_reflection, trusted_document
+from memolog.observer.judge import (
+    Judge,
+    Judged,
+    Voices,
+    cited_places,
+    conversations,
+    judge_reflection,
+    log_voices,
+    trusted_document,
+)
 from memolog.observer.llm import (
     TRIES,
     EmbeddedObserver,
@@ -189,8 +199,10 @@ class _ClaimedRun:
     """The extracted values of the application before this span."""
     config: Config
     observer: Observer
-    foreign: tuple[Message, ...] = ()
-    """The messages of other conversations in the same prompt."""
+    log: Voices
+    """The lines of the log that the observer is shown, by origin."""
+    foreign: tuple[Evidence, ...] = ()
+    """The other conversations in the same prompt."""
 
     def messages_of(self, answer: Observed) -> tuple[Message, ...]:
         """Return the messages that an answer covers. If the answer was cut off, a later run observes the other messages."""
@@ -198,8 +210,28 @@ class _ClaimedRun:
         return self.messages if last is None else tuple(message for message in self.messages if message.seq <= last)
 
 
-_ShownLog: TypeAlias = tuple[list[GroupRow], Sequence[Observation]]
-"""The groups of a log that an observer is shown, and their lines."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ShownLog:
+    """The end of a log that an observer is shown, and its lines."""
+
+    text: str
+    lines: tuple[Observation, ...]
+    voices: Voices
+
+
+_ShownLogs: TypeAlias = dict[tuple[int, int, int], _ShownLog]
+"""By log, generation and number of entries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """What was read for the runs of one model call."""
+
+    rows: Mapping[str, tuple[Message, ...]]
+    """By run, the messages of its span and the few messages directly before it, including tombstones."""
+    threads: Mapping[str, ThreadInfo]
+    aliases: Mapping[str, str]
+    logs: _ShownLogs = field(default_factory=dict[tuple[int, int, int], _ShownLog])
 
 
 class RunExecutor:
@@ -226,8 +258,8 @@ class RunExecutor:
         self, resource: str, thread: str, claims: Sequence[RunClaim], config: Config
     ) -> tuple[RunOutcome, ...]:
         """Return the outcome of each claimed run. `thread` is the thread for which the runs were started."""
-        works = [(claim, await self._store.runs.stored(resource, claim.run)) for claim in claims]
-        found = [(claim, work) for claim, work in works if work is not None]
+        works = await self._store.runs.stored(resource, [claim.run for claim in claims])
+        found = [(claim, works[claim.run]) for claim in claims if claim.run in works]
         if not found:
             # The thread was deleted while the runs were waiting, so there is nothing to observe.
             raise LeaseLost(claims[0].run, claims[0].owner, claims[0].fence)
@@ -283,11 +315,9 @@ class RunExecutor:
     ) -> list[RunOutcome]:
         if found[0][1].run.kind == "reflect":
             return [await self._reflect(*found[0], observer, ask)]
-        threads = [work.run.thread for _, work in found if work.run.thread is not None]
-        aliases = await self._aliases(ask.resource, found[0][1].log_pk, threads)
-        shown: dict[tuple[int, int, int], _ShownLog] = {}
+        read = await self._read(found, ask.resource)
         tasks = [
-            await self._task(claim, work, observer, aliases.get(work.run.thread or "", f"c{number}"), ask, shown)
+            await self._task(claim, work, observer, read.aliases.get(work.run.thread or "", f"c{number}"), ask, read)
             for number, (claim, work) in enumerate(found, start=1)
         ]
         spoken = [task for task in tasks if task.messages]
@@ -302,6 +332,22 @@ class RunExecutor:
         numbers = await self._store.logs.aliases(resource, log_pk, list(dict.fromkeys(threads)))
         return {thread: f"t{number}" for thread, number in numbers.items()}
 
+    async def _read(self, found: Sequence[tuple[RunClaim, StoredRun]], resource: str) -> _Read:
+        """Read what the runs of one call need: their messages with those directly before, their threads and the aliases."""
+        spans: list[tuple[str, Span]] = []
+        for _, work in found:
+            thread, span = work.run.thread, work.run.span
+            if thread is None or span is None:
+                raise RunFault("the run has no span")
+            spans.append((thread, Span(first=max(1, span.first - _ANSWERED), last=span.last)))
+        threads = list(dict.fromkeys(thread for thread, _ in spans))
+        rows = await self._store.messages.spans(resource, spans)
+        return _Read(
+            rows={claim.run: messages for (claim, _), messages in zip(found, rows, strict=True)},
+            threads=await self._store.threads.get_all(resource, threads),
+            aliases=await self._aliases(resource, found[0][1].log_pk, threads),
+        )
+
     async def _task(
         self,
         claim: RunClaim,
@@ -309,24 +355,20 @@ class RunExecutor:
         observer: Observer,
         alias: str,
         ask: ModelCalls,
-        shown_logs: dict[tuple[int, int, int], _ShownLog],
+        read: _Read,
     ) -> _ClaimedRun:
         run, resource, config = work.run, ask.resource, ask.config
         if run.thread is None or run.span is None:
             raise RunFault("the run has no span")
         redactor = redactor_for(config)
-        rows = await self._store.messages.span(resource, run.thread, run.span)
+        rows = read.rows[claim.run]
+        first = run.span.first
         # Messages are redacted before they are shortened, because a secret is recognised by the name beside it.
-        messages = await cleaned([message for message in rows if message.state == "live"], redactor)
-        inputs = run.inputs
-        hints = (await self._store.threads.get(resource, run.thread)).hints
-        if inputs.get("hinted", hints.last_seq) != hints.last_seq:
-            hints = await self._store.logs.hints_of(resource, work.log_pk, work.thread_pk, int(inputs["hinted"]))
-        moment = work.log_pk, int(inputs.get("generation", 0)), int(inputs.get("entries", 0))
-        if moment not in shown_logs:
-            # Most runs of one call saw their log at the same moment.
-            shown_logs[moment] = await self._shown_log(resource, *moment, config)
-        shown, lines = shown_logs[moment]
+        messages = await cleaned([row for row in rows if row.seq >= first and row.state == "live"], redactor)
+        hints = read.threads[run.thread].hints
+        if run.inputs.get("hinted", hints.last_seq) != hints.last_seq:
+            hints = await self._store.logs.hints_of(resource, work.log_pk, work.thread_pk, int(run.inputs["hinted"]))
+        shown = await self._shown_log(resource, work, config, read.logs)
         known: dict[str, JsonValue] = {}
         if self._extractors:
             drawn = await self._store.extracts.list(resource, run.thread, before=run.span.first)
@@ -336,9 +378,9 @@ class RunExecutor:
                 *await cleaned(await self._calls_before(resource, run.thread, run.span, messages), redactor),
                 *messages,
             ),
-            before=await cleaned(await self._before(resource, run.thread, run.span), redactor),
-            previous="\n".join(filter(None, (group.text for group in shown))),
-            lines=tuple(lines),
+            before=tuple(row for row in rows if row.seq < first),
+            previous=shown.text,
+            lines=shown.lines,
             previous_tokens=config.observation.previous_tokens,
             most_tokens=config.observation.prompt_tokens,
             hints=hints,
@@ -361,14 +403,22 @@ class RunExecutor:
             known=known,
             config=config,
             observer=observer,
+            log=shown.voices,
         )
 
-    async def _shown_log(self, resource: str, log_pk: int, generation: int, entries: int, config: Config) -> _ShownLog:
-        """Return the newest groups of a log in a generation with so many entries, and their lines."""
-        groups = await self._store.logs.groups_at(resource, log_pk, generation, entries=entries)
-        shown = _last_groups(groups, config.observation.previous_tokens)
-        names = [group.id for group in shown]
-        return shown, await self._store.logs.observations(resource, log_pk, names) if shown else ()
+    async def _shown_log(self, resource: str, work: StoredRun, config: Config, known: _ShownLogs) -> _ShownLog:
+        """Return the end of a log as it was when a run started. Most runs of one call saw their log at the same moment."""
+        log_pk, inputs = work.log_pk, work.run.inputs
+        generation, entries = int(inputs.get("generation", 0)), int(inputs.get("entries", 0))
+        moment = log_pk, generation, entries
+        if moment not in known:
+            groups = await self._store.logs.groups_at(resource, log_pk, generation, entries=entries)
+            shown = _last_groups(groups, config.observation.previous_tokens)
+            names = [group.id for group in shown]
+            lines = tuple(await self._store.logs.observations(resource, log_pk, names)) if shown else ()
+            text = "\n".join(filter(None, (group.text for group in shown)))
+            known[moment] = _ShownLog(text=text, lines=lines, voices=log_voices(lines))
+        return known[moment]
 
     async def _document(self, resource: str, run: Run) -> str | None:
         """Return the working memory that the observer is shown; None if the observer must not write the working memory."""
@@ -382,15 +432,6 @@ class RunExecutor:
             return (await self._store.working_memory.version(resource, given["version"], thread=owner)).text
         except DocumentNotFound:
             return None
-
-    async def _before(self, resource: str, thread: str, span: Span) -> tuple[Message, ...]:
-        """Return the messages directly before a span. The log may not cover them yet."""
-        if span.first == 1:
-            return ()
-        rows = await self._store.messages.span(
-            resource, thread, Span(first=max(1, span.first - _ANSWERED), last=span.first - 1)
-        )
-        return tuple(rows)
 
     async def _calls_before(
         self, resource: str, thread: str, span: Span, messages: Sequence[Message]
@@ -411,9 +452,10 @@ class RunExecutor:
         if len(tasks) == 1 and tasks[0].work.run.attempt > TRIES:
             return [await self._observe_divided(tasks[0], ask)]
         answers = await tasks[0].observer.observe([task.given for task in tasks], ask)
+        spoken = [conversations(task.messages) for task in tasks]
         outcomes: list[RunOutcome] = []
-        for task, answer in zip(tasks, answers, strict=True):
-            others = tuple(message for other in tasks if other is not task for message in other.messages)
+        for number, (task, answer) in enumerate(zip(tasks, answers, strict=True)):
+            others = together([text for other in (*spoken[:number], *spoken[number + 1 :]) for text in other])
             outcomes.append(await self._finished(replace(task, foreign=others), answer))
         return outcomes
 
@@ -491,14 +533,14 @@ class RunExecutor:
             log=log,
             policy=task.config.grounding,
             foreign=task.foreign,
-            lines=task.given.lines,
+            lines=task.log,
             readings=partial(readings_of, task.given, task.messages),
             extracted=[line.id for line in drafted if EmbeddedObserver.name in {name, line.metadata.get("observer")}],
         )
         yield
         judged = self._with_statements((yield from judge.judging(drafted)), task, group)
         yield
-        hints, wrong = draft_hints(hinted, task.given, task.messages, task.foreign)
+        hints, wrong = draft_hints(hinted, task.given, task.messages, foreign=task.foreign, log=task.log)
         proposal, refused = _proposal(hinted.working_memory, task)
         result = RunResult(
             group=group.id,
@@ -721,11 +763,13 @@ def _is_stuck(work: StoredRun, fault: RunFault) -> bool:
     return is_tried and (fault.cause == "answer" or (fault.cause == "refused" and _is_alive(work)))
 
 
-def _seen_log(given: ObserveInput, earlier: Sequence[Message]) -> str:
+def _seen_log(given: ObserveInput, earlier: Sequence[Message]) -> Evidence:
     """Return the log, the hints and the earlier tool calls that an observer was shown beside its messages."""
     hints = given.hints
     calls = (parts_to_json(message.parts) for message in earlier)
-    return "\n".join(filter(None, (given.previous, hints.current_task, hints.suggested_response, hints.title, *calls)))
+    said = filter(None, (hints.current_task, hints.suggested_response, hints.title))
+    # All threads of a batch are shown the same end of the log, so it is analysed once.
+    return joined((given.previous, *said, *calls))
 
 
 def _last_groups(groups: Sequence[GroupRow], tokens: int) -> list[GroupRow]:

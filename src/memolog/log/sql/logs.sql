@@ -349,7 +349,7 @@ SELECT o.pk, m.pk FROM observations o, observations m WHERE o.id = :observation 
 ON CONFLICT DO NOTHING
 
 -- next_handle --
-UPDATE logs SET next_handle = next_handle + 1, version = version + 1, run_changes = run_changes + 1, failures = 0, retry_at = NULL,
+UPDATE logs SET next_handle = next_handle + :count, version = version + 1, run_changes = run_changes + 1, failures = 0, retry_at = NULL,
   last_success_at = :now
 WHERE pk = :log_pk
 RETURNING next_handle

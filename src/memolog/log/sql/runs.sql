@@ -4,6 +4,10 @@ UPDATE logs SET version = version + 1, run_changes = run_changes + 1
 WHERE pk = :log_pk AND version = :version AND resource = :resource
 RETURNING pk
 
+-- take_logs_of --
+-- Like `take_log_of`. The runs of one model call have the same log.
+UPDATE logs SET version = version WHERE pk IN (SELECT r.log_pk FROM runs r WHERE r.id IN (:ids[]))
+
 -- take_log_of --
 -- Locks the log before its run. All transactions that end runs lock in this order, to avoid deadlocks.
 UPDATE logs SET version = version WHERE pk = (SELECT r.log_pk FROM runs r WHERE r.id = :id)
@@ -79,6 +83,10 @@ FROM runs r JOIN logs l ON l.pk = r.log_pk LEFT JOIN threads t ON t.pk = r.threa
 -- get_run --
 {select_runs}
 WHERE l.resource = :resource AND r.id = :id
+
+-- get_runs --
+{select_runs}
+WHERE l.resource = :resource AND r.id IN (:ids[])
 
 -- list_runs --
 {select_runs}

@@ -54,7 +54,7 @@ from memolog.observer.transcript import in_zone
 from memolog.text.cut import cut
 from memolog.text.escape import clean, short_line, unescape
 from memolog.text.lookalikes import quoted_label
-from memolog.text.redaction import REDACTION
+from memolog.text.redaction import REDACTION, messages_without_secrets
 from memolog.text.word_lists import QUESTION_MARKS
 
 _WRAPPED: Final = re.compile(r"\s*<([\w-]{1,60})>.{0,20000}</[\w-]{1,60}>\s*\Z", re.DOTALL)
@@ -171,7 +171,8 @@ def observe(given: ObserveInput) -> Parsed:
 def _conversation_before(given: ObserveInput) -> _Conversation:
     talk = _Conversation(given.previous)
     if given.before and any(message.seq == given.before[-1].seq + 1 for message in given.messages):
-        for number, message in enumerate(given.before, 1 - len(given.before)):
+        before = messages_without_secrets(given.before, given.redactor)
+        for number, message in enumerate(before, 1 - len(before)):
             if message.state == "live" and (utterance := _utterance(number, message)):
                 _record(talk, utterance)
     return talk
