@@ -2,6 +2,7 @@
 
     make bench-hold
     make bench-hold ARGS="--only W2 --observers scripted --where"
+    make bench-hold ARGS="--freeze"
 
 The workloads are W1 and W2 of `peers/workloads.py`, and W2 with results of 20,000 tokens, each with the embedded observer and
 with a scripted model. A tick is due every millisecond. Its lateness is the elapsed time less the time in which the thread of
@@ -11,7 +12,8 @@ collection count. `idle` is the same ticker in the same process, before and afte
 it shows is the noise of the machine. Aims: p99.9 ≤ 10 ms and maximum ≤ 25 ms.
 
 `held by` names the line of Memolog in which the loop was, by a signal that interrupts a late tick. `--where` prints the whole
-stack of the longest holds. Nothing here is a test: no time is asserted. The table is followed by one line of JSON.
+stack of the longest holds. `--freeze` excludes the imported modules from garbage collections, as `docs/operations.md` advises
+servers to do. Nothing here is a test: no time is asserted. The table is followed by one line of JSON.
 """
 
 import argparse
@@ -168,7 +170,7 @@ def _held_by(hold: Hold) -> str:
 # ---------------------------------------------------------------- one run
 
 
-async def one(run: Run, observer: str) -> dict[str, Any]:
+async def one(run: Run, observer: str, *, freezes: bool) -> dict[str, Any]:
     """Run one workload, between two idle controls."""
     ticker = Ticker(run.scripted)
 
@@ -180,7 +182,16 @@ async def one(run: Run, observer: str) -> dict[str, Any]:
 
     idle = await ticker.measure(asyncio.sleep(IDLE_SECONDS))
     ticker.holds.clear()
+    if freezes:
+        # A first turn imports what turns need.
+        async with (
+            Memory(":memory:", config=Config()) as memory,
+            memory.thread("first", resource="first").turn() as turn,
+        ):
+            await turn.prepare("Hello.")
     gc.collect()
+    if freezes:
+        gc.freeze()
     ticks = await ticker.measure(work())
     longest = sorted(ticker.holds, key=lambda hold: -hold.ms)
     idle += await ticker.measure(asyncio.sleep(IDLE_SECONDS))
@@ -195,7 +206,7 @@ async def one(run: Run, observer: str) -> dict[str, Any]:
     }
 
 
-def measured(name: str, observer: str, folder: Path) -> dict[str, Any]:
+def measured(name: str, observer: str, folder: Path, *, freezes: bool) -> dict[str, Any]:
     """Run one workload in a process of its own."""
     # The tokenizer of the workloads would be part of the measured process.
     from workloads import write_workloads
@@ -204,7 +215,10 @@ def measured(name: str, observer: str, folder: Path) -> dict[str, Any]:
     write_workloads(folder, result=result)
     work = ["--workload", name.split(maxsplit=1)[0], "--folder", str(folder), "--limit", str(steps)]
     done = subprocess.run(
-        [sys.executable, __file__, "--one", observer, *work], check=True, stdout=subprocess.PIPE, text=True
+        [sys.executable, __file__, "--one", observer, str(freezes), *work],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -215,13 +229,14 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(WORKLOADS), help="workloads, separated by commas")
     parser.add_argument("--observers", default=",".join(OBSERVERS), help="embedded, scripted or both")
     parser.add_argument("--where", action="store_true", help="print the stacks of the longest holds")
+    parser.add_argument("--freeze", action="store_true", help="exclude imported modules from garbage collections")
     given = parser.parse_args()
     results: dict[str, dict[str, Any]] = {}
     rows: list[list[object]] = []
     for name in given.only.split(","):
         for observer in given.observers.split(","):
             with tempfile.TemporaryDirectory(prefix="memolog-hold-", ignore_cleanup_errors=True) as folder:
-                found = measured(name, observer, Path(folder))
+                found = measured(name, observer, Path(folder), freezes=given.freeze)
             for hold in found.pop("longest"):
                 print(f"{name} {observer}: {hold['ms']:.1f} ms in {hold['by']}", file=sys.stderr, flush=True)
                 for stack in hold["stacks"] if given.where else ():
@@ -236,8 +251,8 @@ def main() -> None:
 if __name__ == "__main__":
     if "--one" in sys.argv:
         # The other arguments are those of a run of `peers/harness.py`.
-        _observer = sys.argv.pop(2)
+        _observer, _freezes = sys.argv.pop(2), sys.argv.pop(2) == "True"
         sys.argv.remove("--one")
-        print(json.dumps(asyncio.run(one(Run("memolog"), _observer))))
+        print(json.dumps(asyncio.run(one(Run("memolog"), _observer, freezes=_freezes))))
     else:
         main()

@@ -15,8 +15,8 @@ from typing import Any, Self
 from memolog.connection import Components, Connection, overridden
 from memolog.context.auto_recall import Passage, find_passages, newest_question
 from memolog.context.build import Made, View, empty_snapshot, known_context
-from memolog.context.context import Context
-from memolog.core.deadline import Budget, in_time
+from memolog.context.context import Context, are_writers_imported, import_writers
+from memolog.core.deadline import Budget, in_time, offload
 from memolog.core.message import NewMessage
 from memolog.core.run import Usage
 from memolog.errors import InputError, MemologError, ModelFailed, StoreClosed, StoreError
@@ -90,6 +90,7 @@ class Turn:
 
     async def __aenter__(self) -> Self:
         await self._arrive(Budget(self._config.turn_timeout))
+        await offload(import_writers, when=not are_writers_imported())
         self._is_begun = True
         self._connection.open_turns[self.id] += 1
         return self

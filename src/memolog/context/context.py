@@ -1,5 +1,6 @@
 """The context as a value: prefix, note, tail, ephemeral messages and edge, in this order, with token counts."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -273,6 +274,20 @@ def _part_line(part: Part) -> str:
         return parts_to_json((part,))[1:-1]
     except Exception:  # noqa: BLE001 - a part that cannot be encoded must not stop a turn
         return dumps({"type": "unreadable", "kind": type(part).__name__})
+
+
+_WRITERS: Final = ("openai.chat", "openai.responses", "anthropic.messages")
+
+
+def import_writers() -> None:
+    """Import the adapters that write requests. They take many milliseconds, so the first turn calls this in a worker thread."""
+    for adapter in _WRITERS:
+        import_module(f"memolog.adapters.{adapter}")
+
+
+def are_writers_imported() -> bool:
+    """Return whether `import_writers` has nothing to do."""
+    return all(f"memolog.adapters.{adapter}" in sys.modules for adapter in _WRITERS)
 
 
 def _writer(adapter: str, system: object) -> Any:

@@ -28,23 +28,26 @@ class Cache(Generic[K, V]):
 
     def __init__(self, most: int, *, heaviest: int | None = None) -> None:
         self._most, self._heaviest, self._gate = most, heaviest, Lock()
-        self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._values: OrderedDict[K, V] = OrderedDict()
+        # Weights are kept apart, because a tuple of value and weight would be one more object for each garbage collection.
+        self._weights: dict[K, int] = {}
         self._weight = 0
 
     def get(self, key: K) -> V | None:
         """Return the value of a key, or None."""
-        found = self._values.get(key)
-        return found[0] if found else None
+        return self._values.get(key)
 
     def put(self, key: K, value: V, *, weight: int = 0) -> None:
         """Store the value of a key."""
         with self._gate:
-            _, before = self._values.pop(key, (None, 0))
-            self._values[key] = value, weight
-            self._weight += weight - before
+            self._values.pop(key, None)
+            self._values[key] = value
+            self._weight += weight - self._weights.pop(key, 0)
+            if weight:
+                self._weights[key] = weight
             while len(self._values) > 1 and self._is_full():
-                _, (_, dropped) = self._values.popitem(last=False)
-                self._weight -= dropped
+                dropped, _ = self._values.popitem(last=False)
+                self._weight -= self._weights.pop(dropped, 0)
 
     def _is_full(self) -> bool:
         is_heavy = self._heaviest is not None and self._weight > self._heaviest
@@ -54,6 +57,7 @@ class Cache(Generic[K, V]):
         """Drop all values."""
         with self._gate:
             self._values.clear()
+            self._weights.clear()
             self._weight = 0
 
 
@@ -77,6 +81,12 @@ class Seen:
     def clear(self) -> None:
         """Forget all numbers."""
         self._new, self._old = set[int](), set[int]()
+
+
+def emptied(cache: Cache[K, V]) -> Cache[K, V]:
+    """Return a cache of the process after adding it to those that `empty_caches` empties."""
+    _EMPTY_FUNCTIONS.append(cache.clear)
+    return cache
 
 
 def empty_caches() -> None:
@@ -106,8 +116,7 @@ def grown(
     `add` gets the result for the earlier values, which it must not change, and the appended values. `weigh` returns the tokens of
     a value. The cached sequences have at most `heaviest` tokens.
     """
-    known = Cache[int, tuple[tuple[K, ...], S, int]](_MOST_SEQUENCES, heaviest=heaviest)
-    _EMPTY_FUNCTIONS.append(known.clear)
+    known = emptied(Cache[int, tuple[tuple[K, ...], S, int]](_MOST_SEQUENCES, heaviest=heaviest))
 
     def answer(values: Sequence[K]) -> S:
         if not values:

@@ -48,8 +48,8 @@ class Statement:
     name: str
     text: str
     parameters: tuple[str, ...]
-    lists: frozenset[str]
-    tables: frozenset[str] = frozenset()
+    lists: tuple[str, ...]
+    tables: tuple[str, ...] = ()
     """The names of the lists that are written as a table of one column."""
     only_locks: bool = False
     """Whether the query only locks rows."""
@@ -129,8 +129,8 @@ def _statement(name: str, text: str) -> Statement:
         name=name,
         text=text,
         parameters=tuple(parameter for parameter, _ in found),
-        lists=frozenset(parameter for parameter, form in found if form),
-        tables=frozenset(parameter for parameter, form in found if form == "()"),
+        lists=tuple(parameter for parameter, form in found if form),
+        tables=tuple(parameter for parameter, form in found if form == "()"),
         only_locks=name.startswith("lock_") and "RETURNING" not in text,
     )
 

@@ -3,9 +3,9 @@
 from dataclasses import fields
 from datetime import datetime
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
-from memolog.core.cache import remembered
+from memolog.core.cache import Cache, emptied
 from memolog.core.clock import from_micros
 from memolog.core.exact_json import JsonObject, loads, unpack
 from memolog.core.message import Message, parts_from_json
@@ -19,10 +19,11 @@ T = TypeVar("T")
 NANO = 1_000_000_000
 """Costs are stored as whole numbers of billionths of a dollar."""
 
-# The tail is read at every step, so parsed messages are cached. Rows with longer parts are not cached, to limit the cache to a
-# few megabytes. Cached messages are shared, so callers must not change them.
-_REMEMBERED_ROWS = 2048
+# The tail is read at every step, so parsed messages are cached by the hash of their row: the row itself has the text a second
+# time. Rows with longer parts are not cached, to limit the cache to a few megabytes. Cached messages are shared, so callers must
+# not change them.
 _REMEMBERED_CHARACTERS = 4096
+_KNOWN: Final = emptied(Cache[int, Message](2048))
 
 
 def object_in(text: str) -> JsonObject:
@@ -57,7 +58,14 @@ def _places_of_fields(
 
 def message_from_row(row: Row) -> Message:
     """Return the message of a row with the columns of `select_messages`."""
-    return _remembered(row) if len(row.parts) <= _REMEMBERED_CHARACTERS else _message(row)
+    if len(row.parts) > _REMEMBERED_CHARACTERS:
+        return _message(row)
+    key = hash(row)
+    known = _KNOWN.get(key)
+    if known is None or (known.id, known.seq, known.thread) != (row.id, row.seq, row.thread):
+        known = _message(row)
+        _KNOWN.put(key, known)
+    return known
 
 
 def file_tokens_in(row: Row) -> int:
@@ -96,9 +104,6 @@ def _message(row: Row) -> Message:
         pruned=bool(row.pruned),
         turn=row.turn,
     )
-
-
-_remembered = remembered(_REMEMBERED_ROWS)(_message)
 
 
 def hints_from_row(row: Row) -> Hints:

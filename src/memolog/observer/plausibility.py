@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import date
 from functools import cached_property
 from math import ceil
+from sys import intern
 from typing import Final
 
 from memolog.core.cache import remembered
@@ -261,7 +262,8 @@ def _row(text: str) -> str:
 @remembered(_REMEMBERED)
 def _words_of(text: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return all words of a line, and its words with digits."""
-    words = frozenset(squeezed(folded(_MEANING.sub("", text))).strip(".").split(".")) - {""}
+    # The same words are in many cached lines, so each is kept once.
+    words = frozenset(map(intern, squeezed(folded(_MEANING.sub("", text))).strip(".").split("."))) - {""}
     return words, frozenset(word for word in words if any(map(str.isdigit, word)))
 
 

@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
+from sys import intern
 from typing import Final, Literal, TypeAlias
 
 from memolog.core.cache import remembered
@@ -107,7 +108,9 @@ def _content_words(text: str) -> tuple[str, ...]:
     plain = folded(text)
     words = squeezed(plain).strip(".").split(".")
     if plain.isascii():
-        return tuple(dict.fromkeys(word for word in words if len(word) >= _MIN_WORD and word not in _EMPTY))
+        # The same words are in many cached lines, so each is kept once.
+        kept = (intern(word) for word in words if len(word) >= _MIN_WORD and word not in _EMPTY)
+        return tuple(dict.fromkeys(kept))
     found: dict[str, None] = {}
     for word, following in zip(words, [*words[1:], ""], strict=True):
         if _APART.match(word):

@@ -223,10 +223,8 @@ _STEPS: Final = tuple(
     for rules, minimum in ((_LONG, 1), (_MIDDLE, 1), (tuple((suffix, "") for suffix in _LAST.split()), 2))
 )
 _MIN_STEMMED = 3
-_REMEMBERED_STEMS = 100_000
 
 
-@remembered(_REMEMBERED_STEMS)
 def stem(word: str) -> str:
     """Return the stem of an English word: `went` and `going` become `go`."""
     word = IRREGULAR.get(word, word)
