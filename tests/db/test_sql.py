@@ -37,7 +37,7 @@ def test_parameters_are_found_once_and_in_order() -> None:
     """Casts and times of day are none."""
     statement = _statement("x", "SELECT :b, :a, :b, x::text, '12:30' FROM t WHERE id IN (:ids[])")
     assert statement.parameters == ("b", "a", "ids")
-    assert statement.lists == {"ids"}
+    assert statement.lists == ("ids",)
 
 
 def test_parameters_are_numbered_for_postgres() -> None:

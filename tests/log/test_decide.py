@@ -292,6 +292,20 @@ def test_resource_scope_batches_the_oldest_threads() -> None:
     assert [span.thread for span in decision.spans] == ["t0", "t1", "t2"]
 
 
+def test_short_tails_of_several_threads_wait_until_a_call_is_full() -> None:
+    """Each call repeats the instructions, so short spans are collected up to 10,000 tokens. A long span does not wait."""
+    short = tuple(Tail(thread=f"t{i}", cursor=0, weights=weights(4, 300)) for i in range(9))
+    shared = State(scope="resource", thread=ThreadHead(id="t0"), asked=WAITS, tails=short[:8])
+    assert shared.uncovered_tokens == 9_600
+    assert isinstance(decide(shared, CONFIG, NOW), Wait)
+    assert len(decided(Buffer, replace(shared, tails=short)).spans) == 8
+    long = Tail(thread="t9", cursor=0, weights=weights(20, 300))
+    assert decided(Buffer, replace(shared, tails=(*short[:2], long))).spans
+    # With a small limit the step stays below a third of it.
+    small = Config(observation=ObservationConfig(message_tokens=12_000))
+    assert decided(Buffer, replace(shared, tails=short[:4]), small).spans
+
+
 def test_resource_scope_reflects_after_every_thread_was_observed() -> None:
     """A reflection waits until each thread with a tail has been observed once, unless it is urgent."""
     tail = Tail(thread="new", cursor=0, weights=weights(1, 10))

@@ -142,7 +142,8 @@ def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
         return None
     step = _step(state, config)
     stretches = _stretches(state, apart_from=(step or 0) // 2)
-    free = sum(stretch.tokens for stretch in stretches)
+    tokens = [stretch.tokens for stretch in stretches]
+    free = sum(tokens)
     # A group is activated as a whole, so a span that is longer than usual must leave at least the floor in the tail.
     # Half a step starts a run near the limit, but does not shorten its span, because each run repeats the instructions.
     most = min(config.threshold, max(max(step or 0, config.buffer_step or 0) * 3 // 2, free - config.floor))
@@ -153,7 +154,7 @@ def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
     elif state.asked.by_hand & {"buffer", "observe"} or (state.asked.ending and config.buffer_on_idle):
         spans = _pick(stretches, config.threshold)
         reason = "asked for by hand" if state.asked.by_hand else "the turn is over and the observer is idle"
-    elif step is not None and free >= step:
+    elif step is not None and free >= (step := _batch_step(tokens, step, config.threshold_for(state.log_tokens))):
         spans = _pick(stretches, most, step // 2)
         reason = f"{free:,} tokens are new since the last span, a step is {step:,}"
     elif _is_full(state, config) and not state.ready and not any(run.kind == "observe" for run in state.runs):
@@ -377,6 +378,16 @@ def next_step(config: Config, *, log: int, uncovered: int, taken: int) -> int | 
     if step is None:
         return None
     return max(1, step // 2) if uncovered >= limit - step and taken <= limit - config.floor else step
+
+
+def _batch_step(tokens: Sequence[int], step: int, limit: int) -> int:
+    """Return the step for stretches with these tokens. Short stretches of several threads wait until one call is full.
+
+    Each call repeats the instructions and the end of the log. Every thread has a group of its own, so a larger step does not make
+    the groups larger.
+    """
+    is_batch = len(tokens) > 1 and max(tokens) < step // 2
+    return max(step, min(_BATCH_TOKENS, limit // 3)) if is_batch else step
 
 
 def _is_full(state: State, config: Config) -> bool:

@@ -52,6 +52,8 @@ _PASSING: Final[frozenset[FaultKind]] = frozenset({"degenerate", "cut_off", "ech
 # The prompt and the answer about a span or a log with more tokens are written and checked in a worker thread.
 _LONG_TOKENS: Final = 10_000
 _LONG_LOG: Final = 4_000
+# An answer of a reflector that is longer than its target is still used if it has at most this share of the condensed lines.
+_CONDENSED: Final = 0.75
 _TEMPERATURE: Final[dict[Purpose, float]] = {"observe": 0.3, "reflect": 0.0}
 _EXTRACTIVE: Final = "extractive-1"
 # Maximum number of concurrent calls for one span that is too long for one prompt.
@@ -332,14 +334,18 @@ class _ModelObserver:
 
     async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
         """Ask for shorter and shorter answers until one is short enough, then once more for details that this answer lost."""
-        best, problem = await self._condense(given, size, ask)
+        best, problem = await self._condense(given, size, ask, most)
         if best is None:
             cause = "answer" if problem else "incompressible"
             raise RunFault(problem or "no answer was shorter than the lines that it replaces", cause=cause)
         return await self._ask_for_lost(best, given, most, size, ask)
 
-    async def _condense(self, asked: ReflectInput, size: int, ask: Ask) -> tuple[Reflected | None, str | None]:
+    async def _condense(
+        self, asked: ReflectInput, size: int, ask: Ask, most: int
+    ) -> tuple[Reflected | None, str | None]:
         """Return the shortest valid answer (None if there is none), and the problem of the last answer (None if it was valid)."""
+        # Another answer costs as much as the next reflection. An answer that is a little too long only lets that come earlier.
+        enough = max(asked.target_tokens, min(most, round(size * _CONDENSED)))
         best: Reflected | None = None
         best_size, problem = size, None
         last = ""
@@ -360,7 +366,7 @@ class _ModelObserver:
             # An answer that is empty, or not shorter than the lines, is never used.
             if 0 < length < best_size:
                 best, best_size = answer, length
-            if best is not None and best_size <= asked.target_tokens:
+            if best is not None and best_size <= enough:
                 break
         return best, problem
 
