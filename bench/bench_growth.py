@@ -6,6 +6,8 @@
 - import: this many messages are imported, then searched twice, then indexed. `journal` is the largest size of SQLite's journal
   meanwhile, as a share of its limit: 8 MiB, or a quarter of the file if that is more. Aims: a first search ≤ 1 s, `journal` ≤ 1.
 - threads: the first hundred of 2,000 threads, with one message in each, and with a hundred.
+- debt: the first contexts of a thread after so many messages were imported into it, without a pause between the turns. `tokens`
+  is the size of the largest context. Aims: a first context of 20,000 messages ≤ 1 s, within the limits of the tail and the log.
 - search: real questions in one thread with 1,000 messages, and with 20,000. Aims for both: a ratio of at most 1.5.
 
 Times of searches are medians in milliseconds, less the time in which another program had the processor. `cpu` is processor time
@@ -26,12 +28,15 @@ from typing import Any, cast
 
 from bench_retrieval import DATA, Turn, message_of
 from bench_search import Watch, material
-from memolog import Memory
+from memolog import Config, Memory
+from memolog.events import Degraded
 from table import median, table
 
 THREADS, A_THREAD = 2_000, 100
 SHORT, LONG = 1_000, 20_000
 CALLS = 100
+TURNS = 5
+DEBTS = (3_000, 20_000)
 OWNER = "r0"
 LIMIT, SHARE = 8 * 1024 * 1024, 4
 EVERY = 0.005
@@ -94,6 +99,27 @@ async def imported(folder: Path, turns: Sequence[Turn], questions: Sequence[str]
     return found
 
 
+async def indebted(address: str, turns: Sequence[Turn], count: int) -> dict[str, Any]:
+    """Import messages into one thread, open the memory again, and make a few turns."""
+    chance, found, sizes, failures = random.Random(2), dict[str, Any](), list[int](), list[str]()
+    async with Memory(address) as memory:
+        for _ in range(count // A_THREAD):
+            await memory.thread("t", resource=f"debt {count}").save(said(turns, chance, A_THREAD))
+    # The background work is not part of the measurement, so it is not waited for.
+    async with Memory(address, config=Config(close_timeout=0)) as memory:
+        memory.subscribe(lambda event: failures.append(event.what) if isinstance(event, Degraded) else None)
+        await memory.open()
+        for number in range(TURNS):
+            watch = Watch()
+            async with memory.thread("t", resource=f"debt {count}").turn() as turn:
+                with watch:
+                    sizes.append((await turn.prepare(f"What comes after {number}?")).tokens.total)
+                await turn.record("Nothing.")
+            if not number:
+                found |= {"first context ms": watch.times[0], "first context cpu ms": watch.worked[0]}
+    return found | {"tokens": max(sizes), "fewest tokens": min(sizes), "failures": len(failures)}
+
+
 async def grown(address: str, turns: Sequence[Turn], questions: Sequence[str]) -> dict[str, Any]:
     """Compare a list of threads and a search in a thread with few messages and with many."""
     chance, found = random.Random(1), dict[str, Any]()
@@ -140,7 +166,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA, help="the folder with the data sets")
     parser.add_argument("--messages", type=int, default=100_000, help="number of messages to import")
     parser.add_argument("--engines", default="sqlite,postgres", help="sqlite, postgres or both, separated by a comma")
+    parser.add_argument("--only", default="debt,grown", help="debt, grown or both, separated by a comma")
     options = parser.parse_args()
+    parts = options.only.split(",")
     turns, questions = material(options.data)
     results: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(prefix="memolog-bench-") as temporary:
@@ -151,7 +179,10 @@ def main() -> None:
             results["import"] = asyncio.run(imported(folder, turns, questions, options.messages))
         for engine in options.engines.split(","):
             with address_of(engine, folder) as address:
-                results[engine] = asyncio.run(grown(address, turns, questions))
+                for count in DEBTS if "debt" in parts else ():
+                    results[f"{engine}, debt of {count:,}"] = asyncio.run(indebted(address, turns, count))
+                if "grown" in parts:
+                    results[engine] = asyncio.run(grown(address, turns, questions))
     rows = [(f"{part}: {name}", round(value, 2)) for part, found in results.items() for name, value in found.items()]
     print(table(["figure", "value"], rows))
     print(json.dumps(results))

@@ -9,6 +9,10 @@
 - unclean: a process is killed during a run. Then another process prepares a turn that would wait for this run. The result is the
   additional time, compared with a turn in a thread whose process was not killed.
 - one-turn: processes that make one turn each and end without `aclose`. The result is the number of turns that the log covers.
+- overload: more turns at the same time than a process or the database can serve at once. `pool`: 50 conversations in one process
+  with one connection. `processes`: eight processes that open a new database at the same time, each with some conversations.
+  `thread`: 200 turns of one thread, all at the same time. A turn is degraded if it reports at least one failure. The times are
+  those of `prepare`.
 - outage (PostgreSQL): conversations continue while the server's backends are stopped, while the whole server is frozen, and after
   the server was ended. Every prepare is counted.
 
@@ -30,6 +34,7 @@ import time
 import uuid
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, cast
 
@@ -42,6 +47,8 @@ WORDS = ("ledger", "invoice", "harbour", "schema", "router", "Lisbon", "retry", 
 # The limit of the tail in tokens. It is so small that a turn would wait for the run of the killed process.
 SMALL_TAIL = 400
 OUTAGES = ("stopped", "frozen", "gone")
+OF_TURNS = {"opening the database", "preparing the context", "recording the answer", "saving the end of the turn"}
+FAILURES: ContextVar[list[str] | None] = ContextVar("the failures of a turn", default=None)
 
 
 def say(text: str) -> None:
@@ -64,21 +71,31 @@ class Counted:
         self.prepares: list[float] = []
         self.leaves: list[float] = []
         self.degraded: list[str] = []
+        self.degraded_turns = 0
         memory.subscribe(self._heard)
 
     def _heard(self, event: object) -> None:
         if isinstance(event, Degraded):
             self.degraded.append(f"{event.what}: {event.error}"[:300])
+            if event.what in OF_TURNS and (failures := FAILURES.get()) is not None:
+                self.degraded_turns += not failures
+                failures.append(event.what)
 
     def told(self) -> dict[str, Any]:
         """Return all values as JSON."""
-        return {"prepares": self.prepares, "leaves": self.leaves, "degraded": self.degraded}
+        return {
+            "prepares": self.prepares,
+            "leaves": self.leaves,
+            "degraded": self.degraded,
+            "degraded_turns": self.degraded_turns,
+        }
 
 
 async def converse(memory: Memory, counted: Counted, thread: str, resource: str, turns: int, size: int) -> None:
     """Hold one conversation."""
     for number in range(turns):
         seed = hash((thread, number)) % 10_000
+        FAILURES.set([])
         async with memory.thread(thread, resource=resource).turn() as turn:
             started = time.perf_counter()
             await turn.prepare(UserMessage(words(seed, size)))
@@ -108,6 +125,27 @@ async def child_conversations(told: dict[str, Any]) -> None:
     ended = time.time()
     await memory.aclose()
     print(json.dumps({"started": started, "talked": talked, "ended": ended, **counted.told()}), flush=True)
+
+
+async def child_overload(told: dict[str, Any]) -> None:
+    """Make turns of several conversations, all conversations at the same time, without waiting for another process."""
+    config = Config.from_dict({"observation": {"message_tokens": told["message_tokens"]}, "pool_size": told["pool"]})
+    memory = Memory(told["address"], config=config, model=ScriptedModel())
+    counted = Counted(memory)
+    print("ready", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    started, worked = time.time(), time.process_time()
+    await asyncio.gather(
+        *(
+            converse(memory, counted, name, told["resource"], told["turns"], told["words"])
+            for name in told["conversations"]
+        )
+    )
+    talked = time.time()
+    await memory.settled()
+    await memory.aclose()
+    told = counted.told() | {"started": started, "talked": talked, "worked": time.process_time() - worked}
+    print(json.dumps(told), flush=True)
 
 
 async def child_in_flight(told: dict[str, Any]) -> None:
@@ -159,6 +197,7 @@ async def child_outage(told: dict[str, Any]) -> None:
 
 CHILDREN = {
     "conversations": child_conversations,
+    "overload": child_overload,
     "in_flight": child_in_flight,
     "after": child_after,
     "one_turn": child_one_turn,
@@ -317,6 +356,66 @@ def bench_shared(place: Place, options: argparse.Namespace) -> dict[str, Any]:
     return results
 
 
+def bench_overload(place: Place, options: argparse.Namespace) -> dict[str, Any]:
+    """Measure turns that are more than a process or the database can serve at once."""
+    results: dict[str, Any] = {}
+    many, few = options.overload_conversations, options.overload_conversations // 5
+    each = [[f"p{number}-c{index}" for index in range(few)] for number in range(options.overload_processes)]
+    cases: dict[str, tuple[list[list[str]], int, int]] = {
+        "pool": ([[f"c{index}" for index in range(many)]], 1, options.turns),
+        "processes": (each, options.pool, options.turns),
+        "thread": ([["t"] * options.overload_turns], options.pool, 1),
+    }
+    for case, (conversations, pool, turns) in cases.items():
+        address, before = place.fresh(), place.deadlocks()
+        children = [
+            Child(
+                "overload",
+                address=address,
+                resource="alice",
+                conversations=names,
+                pool=pool,
+                turns=turns,
+                words=options.words,
+                message_tokens=options.overload_message_tokens,
+            )
+            for names in conversations
+        ]
+        for child in children:
+            child.ready()
+        for child in children:
+            child.go()
+        found = [child.result() for child in children]
+        after = place.deadlocks()
+        prepares = [one for child in found for one in child["prepares"]]
+        wall = max(child["talked"] for child in found) - min(child["started"] for child in found)
+        degraded = sum(child["degraded_turns"] for child in found)
+        results[case] = {
+            "turns": len(prepares),
+            "degraded_turns": degraded,
+            "degraded_share": round(degraded / len(prepares), 3),
+            "wall_s": round(wall, 2),
+            "cpu_ms_a_turn": round(1_000 * sum(child["worked"] for child in found) / len(prepares), 1),
+            **figures(prepares, "prepare"),
+            **figures([one for child in found for one in child["leaves"]], "leave"),
+            "stored": asyncio.run(stored(address)),
+            "deadlocks_of_server": None if before is None or after is None else after - before,
+            "causes": list(dict.fromkeys(one for child in found for one in child["degraded"]))[:5],
+        }
+        say(f"{case}: {json.dumps(results[case])}")
+    return results
+
+
+async def stored(address: str) -> int:
+    """Return how many messages the database has."""
+    async with Memory(address) as memory:
+        found, page = 0, None
+        while page is None or page.next is not None:
+            page = await memory.resource("alice").threads(after=None if page is None else page.next)
+            found += sum(thread.last_seq for thread in page.items)
+        return found
+
+
 def bench_unclean(place: Place, options: argparse.Namespace) -> dict[str, Any]:
     """Measure the wait of a turn for a run whose process was killed."""
     # The tail is far above the limit, so this turn would wait for the run.
@@ -447,6 +546,11 @@ def report(results: dict[str, Any]) -> str:
         ]
         ratios = [["p95, shared to separate", shared["p95_ratio"]], ["throughput", shared["throughput_ratio"]]]
         parts += [table(headers, rows), table(["ratio", "value"], ratios)]
+    if overload := results.get("overload"):
+        headers = ["overload", "turns", "degraded", "stored", "prepare p50 ms", "p95", "p99", "max", "CPU ms a turn"]
+        keys = ("turns", "degraded_turns", "stored", *(f"prepare_{name}_ms" for name in ("p50", "p95", "p99", "max")))
+        rows = [[case, *(found[key] for key in (*keys, "cpu_ms_a_turn"))] for case, found in overload.items()]
+        parts.append(table(headers, rows))
     if unclean := results.get("unclean"):
         parts.append(table(["after an unclean exit", "value"], [[key, value] for key, value in unclean.items()]))
     if one := results.get("one_turn"):
@@ -475,13 +579,15 @@ def temporary_folder() -> Generator[Path]:
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Run the selected measurements."""
-    wanted = options.only.split(",") if options.only else ["shared", "unclean", "one_turn", "outage"]
+    wanted = options.only.split(",") if options.only else ["shared", "overload", "unclean", "one_turn", "outage"]
     results: dict[str, Any] = {"engine": options.engine}
     with temporary_folder() as folder:
         place = Place(options.engine, folder)
         try:
             if "shared" in wanted:
                 results["shared"] = bench_shared(place, options)
+            if "overload" in wanted:
+                results["overload"] = bench_overload(place, options)
             if "unclean" in wanted:
                 results["unclean"] = bench_unclean(place, options)
             if "one_turn" in wanted:
@@ -497,7 +603,8 @@ def main() -> None:
     """Read the arguments, measure, print."""
     parser = argparse.ArgumentParser(description="Measure a memory under load and failures.")
     parser.add_argument("--engine", choices=("postgres", "sqlite"), default="postgres")
-    parser.add_argument("--only", default="", help="some of shared, unclean, one_turn and outage, separated by commas")
+    parser.add_argument("--only", default="", help="shared, overload, unclean, one_turn, outage, or some")
+    parser.add_argument("--overload-conversations", type=int, default=50, help="number at the same time in a process")
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--conversations", type=int, default=25, help="number at the same time in each process")
     parser.add_argument("--turns", type=int, default=10, help="number of turns of each conversation")
@@ -506,6 +613,9 @@ def main() -> None:
     parser.add_argument("--pool", type=int, default=10, help="number of connections of each process")
     parser.add_argument("--kills", type=int, default=5, help="number of processes that are killed during a run")
     parser.add_argument("--one-turn", type=int, default=30, help="number of processes with one turn")
+    parser.add_argument("--overload-processes", type=int, default=8, help="number that start at the same time")
+    parser.add_argument("--overload-turns", type=int, default=200, help="number at the same time of one thread")
+    parser.add_argument("--overload-message-tokens", type=int, default=2_000, help="observation.message_tokens")
     parser.add_argument("--prepares", type=int, default=2_000, help="number without a server, all three cases together")
     parser.add_argument("--outage-conversations", type=int, default=40, help="number in each of two processes")
     parser.add_argument("--turn-timeout", type=float, default=None, help="turn_timeout in seconds")

@@ -160,7 +160,8 @@ class Trimmed(Event):
     messages: int
     """How many messages were left out."""
     limit: int
-    """The hard limit of the context. If none is set, the maximum tokens of a user message that the context shows again."""
+    """The hard limit of the context. If none is set, the limit of the tail while imported messages are not observed yet, or the
+    maximum tokens of a user message that the context shows again."""
     shortened: int = 0
     """How many messages are shown only in part."""
 

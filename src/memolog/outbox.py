@@ -308,17 +308,18 @@ class Outbox:
     async def save(self, resource: str | None = None, thread: str | None = None, *, also_open: bool = False) -> None:
         """Save the data of ended turns, of all threads or of one thread. `also_open` includes open turns."""
         stuck: dict[tuple[str, str], Exception] = {}
-        async with self._gate:
-            for pending in self.waiting(resource, thread, also_open=also_open):
-                key = pending.resource, pending.thread
-                try:
-                    if key not in stuck:
+        for pending in self.waiting(resource, thread, also_open=also_open):
+            key = pending.resource, pending.thread
+            try:
+                # A turn that saves earlier messages of its thread waits for one of the others at most, not for all.
+                async with self._gate:
+                    if key not in stuck and pending in self._pending:
                         await self._save_one(pending)
-                except Exception as error:
-                    if isinstance(error, StoreError) and error.retryable:
-                        raise
-                    # After an error in one thread, the other threads are still saved.
-                    stuck[key] = error
+            except Exception as error:
+                if isinstance(error, StoreError) and error.retryable:
+                    raise
+                # After an error in one thread, the other threads are still saved.
+                stuck[key] = error
         for error in stuck.values():
             raise error
 
@@ -583,6 +584,7 @@ class TurnOutbox:
                 scope=config.scope,
                 newest=_newest(config),
                 others=others_for(config, decides=decides),
+                limit=config.block_at_for,
             )
             self._settle(messages)
             self._track(saved)
@@ -597,6 +599,7 @@ class TurnOutbox:
             create=False,
             newest=_newest(config),
             others=others_for(config, decides=False),
+            limit=config.block_at_for,
         )
 
     async def save(self, fresh: Sequence[NewMessage] = ()) -> None:

@@ -30,7 +30,7 @@ from memolog.errors import ConfigError, NotADatabase
 from memolog.log.heartbeat import Leases, Processes
 from memolog.log.journal import Journal
 from memolog.log.runs import Extracts, Runs
-from memolog.log.snapshot import MemoryCache, OtherLimits, Snapshot, reading_snapshot
+from memolog.log.snapshot import MemoryCache, OtherLimits, Snapshot, TailLimit, reading_snapshot
 from memolog.log.store import Logs
 from memolog.log.usage import Ledger, Lesson, calibrating, check_usage, summing_spent, usage_step
 from memolog.log.withdrawals import Render, Withdrawals, render_again
@@ -139,6 +139,7 @@ class Store:
         scope: Scope,
         newest: int | None = None,
         others: bool | OtherLimits = True,
+        limit: TailLimit | None = None,
     ) -> tuple[Saved, Snapshot]:
         """Save messages of a running turn. Return the saved messages, and a snapshot that was read after saving."""
         check_ids(owner=owner)
@@ -151,12 +152,12 @@ class Store:
 
         saved, snapshot = await self.engine.write_and_read(
             saving,
-            lambda: reading_snapshot(resource, thread, scope, self.cache, newest=newest, others=others),
+            lambda: reading_snapshot(resource, thread, scope, self.cache, newest=newest, others=others, limit=limit),
             name="store.save_and_snapshot",
             brief=not is_long,
         )
         if not snapshot.is_complete:
-            return saved, await self.logs.snapshot(resource, thread, scope, newest=newest, others=others)
+            return saved, await self.logs.snapshot(resource, thread, scope, newest=newest, others=others, limit=limit)
         snapshot.keep(self.cache)
         return saved, snapshot
 

@@ -89,7 +89,7 @@ class Turn:
         self._own_outbox.pending.turn = name
 
     async def __aenter__(self) -> Self:
-        await self._arrive(Budget(self._config.turn_timeout))
+        await self._arrive(self._budget())
         await offload(import_writers, when=not are_writers_imported())
         self._is_begun = True
         self._connection.open_turns[self.id] += 1
@@ -135,12 +135,13 @@ class Turn:
         if self._config.read_only or self._outbox.is_closed:
             # If the Memory is closed, `aclose` has saved the messages of this turn or reported them as lost.
             return
-        budget = Budget(self._config.turn_timeout)
+        budget = self._budget()
         try:
             if not await self._is_offline(budget):
                 async with budget.limit():
                     await self._leave()
-                if self._components.is_embedded:
+                is_backlog = self._snapshot is not None and self._snapshot.backlog is not None
+                if self._components.is_embedded and not is_backlog:
                     # Wait for the run: if the process ends after this turn, an unfinished run must be repeated.
                     thread = None if self._config.scope == "resource" else self.thread
                     await self._components.runner.finished(self.resource, thread, budget.left)
@@ -182,7 +183,7 @@ class Turn:
         self.step += 1
         self._requested_model = model or self._requested_model
         with span("memolog.prepare", {"gen_ai.conversation.id": self.thread, "memolog.step": self.step}):
-            budget = Budget(self._config.turn_timeout)
+            budget = self._budget()
             is_offline, shown = await self._is_offline(budget), passed_along(ephemeral)
             with self._own_outbox.adding(said, self._config) as fresh:
                 if is_offline:
@@ -211,7 +212,7 @@ class Turn:
             self._tell("recording the answer", "The response has neither a message nor usage.")
         self._answering_model = model or (usage.model if usage else None) or self._answering_model
         with span("memolog.record", {"gen_ai.conversation.id": self.thread}):
-            budget = Budget(self._config.turn_timeout)
+            budget = self._budget()
             is_offline = await self._is_offline(budget)
             counted = 0 if self._last is None or beside is None else self._last.context.tokens.total + max(beside, 0)
             files = self._last.files if self._last else ()
@@ -244,7 +245,8 @@ class Turn:
         held.is_withdrawn, held.keeps_answered, held.also = True, keep_answered, (*held.also, *also)
         self._outbox.hold(held)
         try:
-            await in_time(self._outbox.withdraw(held), self._config.turn_timeout)
+            patience = self._config.queue_timeout
+            await in_time(self._outbox.withdraw(held), self._config.turn_timeout, patience=patience)
         except MemologError as error:
             # Raise even without `strict`, because the caller must know that nothing was withdrawn yet.
             self._tell("discarding", error)
@@ -263,6 +265,9 @@ class Turn:
         The requested name is preferred, because the prompt cache belongs to it. An answer may name a dated version of the model.
         """
         return self._requested_model or self._answering_model
+
+    def _budget(self) -> Budget:
+        return Budget(self._config.turn_timeout, patience=self._config.queue_timeout)
 
     def _check_open(self, *, may_be_withdrawn: bool = False) -> None:
         if self._outbox.is_closed:
@@ -404,6 +409,12 @@ class Turn:
             self._found = question.seq, found
         return self._found[1]
 
+    def _tail_limit(self, made: Made) -> int:
+        """Return the limit that shortened a context without a hard limit."""
+        return (
+            self._config.block_at_for(made.context.tokens.prefix) if made.is_backlog else self._config.repeated_tokens
+        )
+
     async def _after_build(self, made: Made) -> None:
         components = self._components
         # `beside` is set if only some messages of the other threads of a shared log were read. Then the token counts are unknown.
@@ -417,7 +428,7 @@ class Turn:
                 resource=self.resource,
                 thread=self.thread,
                 messages=context.trimmed,
-                limit=made.record.get("limit") or self._config.repeated_tokens,
+                limit=made.record.get("limit") or self._tail_limit(made),
                 shortened=context.shortened,
             )
             if self._config.read_only:
@@ -454,7 +465,9 @@ class Turn:
             core.runner.spawn(core.look_again(self.resource, self.thread, config, ending=True))
             return None
         try:
-            snapshot = await self._components.store.logs.snapshot(self.resource, self.thread, config.scope)
+            snapshot = await self._components.store.logs.snapshot(
+                self.resource, self.thread, config.scope, limit=config.block_at_for, activates=False
+            )
             asked = Asked(may_activate=False, ending=True, factor=await self._factor(snapshot))
             await core.advance(snapshot, config, asked, hold)
         finally:

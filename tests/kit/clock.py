@@ -35,8 +35,8 @@ def patient_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let turns wait for a slow database as long as it takes, unless a test sets a limit of its own."""
     begin = Budget.__init__
 
-    def limited(self: Budget, seconds: float) -> None:
-        begin(self, 120.0 if seconds == Config().turn_timeout else seconds)
+    def limited(self: Budget, seconds: float, *, patience: float = 0.0) -> None:
+        begin(self, 120.0 if seconds == Config().turn_timeout else seconds, patience=patience)
 
     monkeypatch.setattr(Budget, "__init__", limited)
 

@@ -4,8 +4,10 @@ import asyncio
 import os
 import signal
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import asyncpg
 import pytest
 
 from kit.models import Hanging
@@ -14,7 +16,9 @@ from memolog import AssistantMessage, Config, Context, Memory, ToolMessage, User
 from memolog.core.deadline import Budget
 from memolog.core.message import NewMessage, ToolCallPart, ToolResultPart
 from memolog.core.observation import Span
+from memolog.db import postgres
 from memolog.db.queries import Step
+from memolog.db.queue import CallQueue
 from memolog.errors import StoreBusy
 from memolog.events import Degraded, Event, Recovered
 from memolog.log import runs, snapshot
@@ -340,3 +344,112 @@ async def test_the_embedded_observer_reads_each_call_with_its_own_result(address
         assert any("run_tests" in line and "2 failed" in line for line in outcomes), lines
         assert any("deploy" in line and "staging" in line for line in outcomes), lines
         assert not any("deploy" in line and "2 failed" in line for line in outcomes), lines
+
+
+# ---------------------------------------------------------------- more turns than can be served at once
+
+
+def queue_of(engine: Any) -> CallQueue:
+    """Return the queue in which the writes of an engine wait."""
+    return engine._queue if hasattr(engine, "_queue") else engine._queues_of_loop()[1]
+
+
+@on_files
+async def test_turns_wait_for_their_share_of_one_connection(address: str, clock: FakeClock) -> None:
+    """Fifty conversations begin while the only place is taken: they queue, none is degraded, and nothing is lost."""
+    config = Config.from_dict({"pool_size": 1, "observation": {"message_tokens": 300}})
+    async with Memory(address, model=ScriptedModel(), clock=clock, config=config) as memory:
+        events = listen(memory)
+        queue = queue_of((await memory.open()).store.engine)
+        await queue.enter()
+        talks = [asyncio.create_task(talk(memory, f"t{number}", 2)) for number in range(50)]
+        while queue.waiting < len(talks):  # noqa: ASYNC110 - each of them reaches the queue after a few iterations
+            await asyncio.sleep(0)
+        queue.leave()
+        await asyncio.gather(*talks)
+        await memory.settled()
+        assert queue.waiting == 0
+        assert not [event for event in events if isinstance(event, Degraded)]
+        threads = (await memory.resource("alice").threads()).items
+        assert [thread.last_seq for thread in threads] == [4] * 50
+
+
+@on_files
+async def test_a_turn_that_waits_too_long_says_for_what(address: str, clock: FakeClock) -> None:
+    """It gets the context that is known, the event names what is in use and how many wait, and its messages are saved later."""
+    async with Memory(address, model=ScriptedModel(), clock=clock, config=Config(pool_size=1)) as memory:
+        events = listen(memory)
+        await talk(memory, "t1", 1)
+        queue = queue_of((await memory.open()).store.engine)
+        await queue.enter()
+        async with memory.thread("t1", resource="alice").turn(settings={"queue_timeout": 0}) as turn:
+            context = await turn.prepare(UserMessage("are you there?"))
+            queue.leave()
+        assert context.messages[-1].text == "are you there?"
+        degraded = next(event for event in events if isinstance(event, Degraded))
+        assert degraded.what == "preparing the context"
+        what = "database connections" if address.startswith("postgresql") else "threads for writing"
+        assert f"All 1 {what} of this process are in use, and " in degraded.error
+        await hold(memory, "and now?")
+        stored = await (await memory.open()).store.messages.after("alice", "t1")
+        assert [message.text for message in stored][-2:] == ["are you there?", "and now?"]
+
+
+@on_files
+async def test_many_turns_of_one_thread_at_once(address: str, clock: FakeClock) -> None:
+    """Sixty turns of one thread in two processes: each waits for the others, none is degraded, each message is stored once."""
+    config = Config.from_dict({"pool_size": 2, "turn_timeout": 600})
+    async with (
+        Memory(address, model=ScriptedModel(), clock=clock, config=config) as one,
+        Memory(address, model=ScriptedModel(), clock=clock, config=config) as other,
+    ):
+        events = listen(one)
+        other.subscribe(events.append)
+        await asyncio.gather(
+            *(hold(memory, f"question {n}", f"answer {n}") for n in range(30) for memory in (one, other))
+        )
+        await asyncio.gather(one.settled(), other.settled())
+        assert not [event for event in events if isinstance(event, Degraded)]
+        stored = await (await one.open()).store.messages.after("alice", "t1")
+        said = sorted(message.text for message in stored)
+        assert said == sorted(2 * [f"{kind} {n}" for n in range(30) for kind in ("question", "answer")])
+
+
+@pytest.mark.parametrize("engine_name", ["postgres"], indirect=True)
+async def test_a_server_without_a_free_connection_is_tried_again(
+    address: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other processes use all connections of the server for a while: calls try again, and no turn notices."""
+    async with Memory(address, model=ScriptedModel(), clock=clock) as memory:
+        events = listen(memory)
+        await talk(memory, "t1", 1)
+        engine: Any = (await memory.open()).store.engine
+        pool, refused = engine._pool, 3
+
+        async def full(**options: Any) -> Any:
+            nonlocal refused
+            if refused:
+                refused -= 1
+                raise asyncpg.exceptions.TooManyConnectionsError("sorry, too many clients already")
+            return await pool.acquire(**options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "_pool", SimpleNamespace(acquire=full, release=pool.release))
+            await talk(memory, "t1", 1)
+            await memory.settled()
+        assert not refused
+        assert not [event for event in events if isinstance(event, Degraded)]
+
+
+@pytest.mark.parametrize("engine_name", ["postgres"], indirect=True)
+async def test_a_current_schema_is_opened_without_the_lock_of_migrations(address: str, clock: FakeClock) -> None:
+    """Processes that start together wait for each other only if there is something to migrate."""
+    async with Memory(address, clock=clock) as memory:
+        await talk(memory, "t1", 1)
+        connection = await asyncpg.connect(address.split("&schema=", 1)[0])
+        try:
+            await connection.execute("SELECT pg_advisory_lock($1)", postgres._LOCK_KEY)
+            async with asyncio.timeout(PATIENCE), Memory(address, clock=clock) as other:
+                await talk(other, "t1", 1)
+        finally:
+            await connection.close()

@@ -5,6 +5,7 @@ give equal bytes. A record contains numbers and ids, but no copies of messages.
 """
 
 import logging
+from bisect import bisect_left
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -38,7 +39,7 @@ from memolog.messages.store import additions, grown_by_id
 from memolog.tasks.rules import edge_lines
 from memolog.text.dates import local, shifted
 from memolog.text.escape import element, escape, fixed_text
-from memolog.text.message_tokens import count_message, count_text
+from memolog.text.message_tokens import count_message, count_parts, count_text
 from memolog.text.tokens import TokenCounter, share
 from memolog.working_memory.store import Facts
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("memolog")
 _CONTINUATION: Final = fixed_text("context/continuation")
 _CONTINUATION_ALIAS: Final = fixed_text("context/continuation_alias")
+_BACKLOG: Final = fixed_text("context/backlog")
 _PASSED_ALONG: Final = fixed_text("context/passed_along")
 _USAGE: Final = fixed_text("context/usage").format(plans=fixed_text("context/usage_plans"))
 _USAGE_DONE: Final = fixed_text("context/usage").format(plans=fixed_text("context/usage_plans_done"))
@@ -74,6 +76,8 @@ class View:
     """The number of ephemeral messages of a recorded request, and their tokens. The messages themselves are not stored."""
     repeated_tokens: int | None = None
     """The maximum tokens of each repeated message. None means the configured number."""
+    unread: int = 0
+    """How many imported messages after the cursor are not shown, because the log will cover them soon."""
     task_lines: tuple[str, ...] = ()
     plans: tuple[Observation, ...] = ()
     """Plans for the last days that have no known outcome."""
@@ -105,18 +109,20 @@ def build(view: View) -> Context:
     """Return the context of a request: prefix, note, tail, ephemeral messages and edge."""
     prefix, note = tuple(_prefix(view)), _note(view)
     passed = view.passed[1] + sum(count_message(message, view.counter) for message in view.ephemeral)
+    mark = (ContextMessage.note(_BACKLOG.format(count=f"{view.unread:,}")),) if view.unread else ()
     opening, fixed = note.tokens if note else 0, _sum(prefix)
+    opening += sum(count_parts(one.role, one.parts, view.counter) for one in mark)
     tail, edge = _fitted(view, fixed + opening + passed)
     # A note stands for the ephemeral messages of a recorded request, because they were not stored.
     unknown = [ContextMessage.note(_PASSED_ALONG.format(count=view.passed[0]))] if view.passed[0] else []
     return Context(
         blocks=prefix,
         note=note,
-        tail=tail.messages,
+        tail=(*mark, *tail.messages),
         ephemeral=(*unknown, *map(ContextMessage.of, view.ephemeral)),
         edge=edge,
         tokens=Counts(prefix=fixed, tail=opening + tail.tokens, edge=passed + _sum(edge)),
-        trimmed=tail.trimmed,
+        trimmed=tail.trimmed + view.unread,
         shortened=_shortened(view, tail),
     )
 
@@ -267,6 +273,8 @@ class Made:
     """The part of `uncovered` that is after all buffered groups and runs of its thread."""
     files: tuple[Message, ...] = ()
     """The stored messages with large files that the context shows."""
+    is_backlog: bool = False
+    """Whether imported messages are not shown because the log does not cover them yet."""
 
 
 def _as_message(message: NewMessage, seq: int, now: datetime, counter: TokenCounter) -> Message:
@@ -302,7 +310,7 @@ class Contexts:
         if others.tails and not config.read_only:
             # A thread without an alias is not shown, because its name would change when it gets an alias.
             others = replace(others, tails=tuple(other for other in others.tails if other.alias))
-        snapshot = replace(read, tail=tail, beside=others)
+        snapshot, unread = _without_backlog(replace(read, tail=tail, beside=others))
         if not config.observe:
             newest = _newest(tail, config.last_messages)
             before = tail[-len(newest) - 1].created_at if len(newest) < len(tail) else None
@@ -311,6 +319,7 @@ class Contexts:
         view = replace(
             view,
             snapshot=snapshot,
+            unread=unread,
             task_lines=await self._task_lines(view),
             plans=await self._store.logs.plans(read, since=shifted(today, -PASSED_DAYS), before=today)
             if config.observe
@@ -329,6 +338,7 @@ class Contexts:
             uncovered=uncovered,
             unspanned=unspanned,
             files=_large_files(view, context),
+            is_backlog=unread > 0,
         )
 
     async def _task_lines(self, view: View) -> tuple[str, ...]:
@@ -402,6 +412,7 @@ class Contexts:
             instructions=self._instructions,
             limit=record["limit"],
             unseen_from=record.get("unseen"),
+            unread=record.get("unread", 0),
             now=datetime.fromisoformat(record["now"]),
             zone=record["zone"],
             task_lines=tuple(record.get("tasks", ())),
@@ -469,6 +480,22 @@ class Contexts:
         return tuple(message for message in was_live if message.state == "live")
 
 
+def _without_backlog(snapshot: Snapshot) -> tuple[Snapshot, int]:
+    """Return the snapshot with the messages that a context shows, and the number of imported messages that it does not show."""
+    tail, backlog = snapshot.tail, snapshot.backlog
+    if backlog is None or not tail:
+        return snapshot, 0
+    wanted = bisect_left(tail, backlog.shown_from, key=lambda message: message.seq)
+    # A message of a turn is always shown.
+    said = (place for place, message in enumerate(tail) if place >= wanted and message.turn is not None)
+    most, cuts = next(said, len(tail) - 1), closed_cuts(tail)
+    later = (cut for cut in cuts if wanted <= cut <= most)
+    cut = next(later, max(cut for cut in cuts if cut <= wanted))
+    before = tail[cut - 1].created_at if cut else snapshot.covered_at
+    shown = replace(snapshot, tail=tail[cut:], covered_at=before, repeated=())
+    return shown, tail[cut].seq - 1 - snapshot.cursor
+
+
 def _large_files(view: View, context: Context) -> tuple[Message, ...]:
     """Return the messages with large files that a context shows. If the context was shortened, they are unknown: return ()."""
     if context.trimmed or context.shortened:
@@ -485,7 +512,8 @@ def known_context(view: View, since: Sequence[Message], unsaved: Sequence[NewMes
     """Return a context without reading the store: from the last snapshot, the messages saved since, and unsaved messages."""
     snapshot = view.snapshot
     read = snapshot.thread.last_seq
-    known = tuple(m for m in snapshot.tail if m.state == "live") + tuple(m for m in since if m.seq > read)
+    snapshot, unread = _without_backlog(replace(snapshot, tail=tuple(m for m in snapshot.tail if m.state == "live")))
+    known = snapshot.tail + tuple(m for m in since if m.seq > read)
     try:
         start = max((m.seq for m in known), default=read)
         new = additions(grown_by_id(known), unsaved, "")
@@ -497,7 +525,7 @@ def known_context(view: View, since: Sequence[Message], unsaved: Sequence[NewMes
             repeated=snapshot.repeated if goes_on(tail, snapshot.repeated) else (),
             beside=None,
         )
-        view = replace(view, snapshot=snapshot)
+        view = replace(view, snapshot=snapshot, unread=unread)
         context = build(view)
         record = _record(view, context)
     except Exception:  # noqa: BLE001 - a failure of Memolog must not stop the agent
@@ -551,6 +579,7 @@ def _record(view: View, context: Context) -> dict[str, object]:
         "zone": view.zone,
         "limit": view.limit,
         "unseen": view.unseen_from,
+        "unread": view.unread,
         "recall_tokens": config.recall.tokens,
         "ephemeral": len(view.ephemeral),
         "ephemeral_tokens": sum(count_message(message, view.counter) for message in view.ephemeral),

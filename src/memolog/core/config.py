@@ -275,6 +275,11 @@ class Config(SettingGroup):
         3,
         "The longest time of one step of a turn, without waits for a model. After it, the turn continues with what was read.",
     )
+    queue_timeout: float = declare(
+        seconds(zero=True),
+        30,
+        "How much longer a step of a turn may take because the process makes more calls at once than it can serve.",
+    )
     max_message_bytes: int = declare(count(), 100_000_000, "The largest message that is stored, in bytes.")
     durability: Durability = declare(
         choice(*get_args(Durability)),

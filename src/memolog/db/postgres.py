@@ -10,12 +10,14 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
+from itertools import count
 from typing import Any, TypeVar, cast
 
 from memolog.db.engine import Engine, Work
 from memolog.db.migrations import CREATE_RECORD, READ_RECORD, RECORD, TABLE, pending, refuse_foreign
 from memolog.db.postgres_address import PostgresOptions, safe_url, split_url
 from memolog.db.queries import MOST_INLINE, Row, Script, Step, named_rows, weight_of
+from memolog.db.queue import CallQueue
 from memolog.errors import (
     ConfigError,
     InputError,
@@ -45,6 +47,8 @@ Connection = Any
 _CLOSE_SECONDS = 5.0
 _ATTEMPTS = 8
 _ROLLBACK_SECONDS = 1.0
+# The longest delay before another attempt, in seconds.
+_LONGEST_DELAY = 0.5
 _LOCK_KEY = 0x6D656D6F6C6F67  # "memolog" in ASCII. Only one process at a time can migrate.
 
 # After these errors a retry may succeed. For example, a referenced row was deleted after it was read, or a migration made cached
@@ -85,13 +89,15 @@ class PostgresEngine(Engine):
         self._old_pool: Any = None
         self._closed = False
         self._pool_gate = asyncio.Lock()
+        self._queue = CallQueue(self.options.pool_size, what="database connections", stall=self.options.connect_timeout)
         self._putting_back: set[asyncio.Task[None]] = set()
 
     # ------------------------------------------------------------ connections
 
     async def start(self) -> None:
         """Connect, so that a wrong address raises an error at once."""
-        await self._get_pool()
+        async with self._connection():
+            pass
 
     async def _get_pool(self) -> Any:
         if self._closed:
@@ -113,7 +119,7 @@ class PostgresEngine(Engine):
                 reset=_no_reset,
                 **self._login(),
             )
-        except MemologError:
+        except (MemologError, pg.TooManyConnectionsError):
             raise
         except Exception as error:
             raise self._mapped(error) from error
@@ -176,7 +182,7 @@ class PostgresEngine(Engine):
                     return await self._transact(connection, work, isolation, name)
             except _LostRace as race:
                 lost = race.__cause__
-                await asyncio.sleep(random.random() * 0.002 * 2**attempt)  # noqa: S311
+                await asyncio.sleep(_delay(attempt))
         raise self._mapped(cast("Exception", lost)) from lost
 
     async def _transact(self, connection: Connection, work: Work[T], isolation: str, name: str | None) -> T:
@@ -242,32 +248,56 @@ class PostgresEngine(Engine):
 
     @asynccontextmanager
     async def _connection(self) -> AsyncGenerator[Connection]:
-        pool = await self._get_pool()
+        await self._queue.enter()
+        is_later = False
         try:
-            connection = await pool.acquire(timeout=self.options.connect_timeout)
-        except TimeoutError as error:
-            raise StoreBusy(
-                "No database connection became free in time.",
-                why=f"All {self.options.pool_size} connections are in use.",
-                then="Raise pool_size, or make fewer calls at the same time.",
-            ) from error
-        except Exception as error:
-            raise StoreClosed if self._closed else self._mapped(error) from error
-        try:
-            yield connection
-        except asyncio.CancelledError:
-            # A cancelled caller must not wait for the server, which may never answer.
-            self._put_back_later(pool, connection)
-            raise
-        except BaseException:
+            pool, connection = await self._acquired()
+            try:
+                yield connection
+            except asyncio.CancelledError:
+                # A cancelled caller must not wait for the server, which may never answer.
+                is_later = True
+                self._put_back_later(pool, connection)
+                raise
+            except BaseException:
+                await pool.release(connection)
+                raise
             await pool.release(connection)
-            raise
-        await pool.release(connection)
+        finally:
+            if not is_later:
+                self._queue.leave()
+
+    async def _acquired(self) -> tuple[Any, Connection]:
+        """Return a connection and its pool. If other processes use all connections of the server, retry for some seconds."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self.options.connect_timeout
+        for attempt in count():
+            try:
+                pool = await self._get_pool()
+                return pool, await pool.acquire(timeout=self.options.connect_timeout)
+            except MemologError:
+                raise
+            except TimeoutError as error:
+                raise StoreBusy(
+                    f"The server of {self.name} accepted no connection within {self.options.connect_timeout:g} s."
+                ) from error
+            except Exception as error:
+                if self._closed:
+                    raise StoreClosed from error
+                delay = _delay(attempt)
+                if not isinstance(error, pg.TooManyConnectionsError) or loop.time() + delay > end:
+                    raise self._mapped(error) from error
+                await asyncio.sleep(delay)
+        raise AssertionError("unreachable: the loop returns or raises")
 
     def _put_back_later(self, pool: Any, connection: Connection) -> None:
         task = asyncio.get_running_loop().create_task(_put_back(pool, connection), name="memolog-rollback")
         self._putting_back.add(task)
-        task.add_done_callback(self._putting_back.discard)
+        task.add_done_callback(self._is_back)
+
+    def _is_back(self, task: "asyncio.Task[None]") -> None:
+        self._putting_back.discard(task)
+        self._queue.leave()
 
     # ------------------------------------------------------------ schema
 
@@ -275,6 +305,9 @@ class PostgresEngine(Engine):
         """Apply the pending migrations. If several processes start at the same time, only one applies them."""
         async with self._connection() as connection:
             try:
+                if await self._is_current(connection):
+                    # The lock is not needed, so processes that start together do not wait for each other.
+                    return
                 async with connection.transaction():
                     await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK_KEY)
                     await self._migrate(connection, now)
@@ -282,6 +315,18 @@ class PostgresEngine(Engine):
                 raise
             except Exception as error:
                 raise self._mapped(error) from error
+
+    async def _is_current(self, connection: Connection) -> bool:
+        """Return whether all migrations are applied."""
+        schema = self.options.schema
+        rows = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = $1", schema)
+        tables = [cast("str", row[0]) for row in rows]
+        refuse_foreign(f"The schema {schema}", tables)
+        if TABLE not in tables:
+            return False
+        async with connection.transaction(readonly=True):
+            await connection.execute(f'SET LOCAL search_path = "{schema}"')
+            return not pending("postgres", await _applied(connection))
 
     async def _migrate(self, connection: Connection, now: int) -> None:
         schema = self.options.schema
@@ -294,8 +339,7 @@ class PostgresEngine(Engine):
         await connection.execute(f'SET LOCAL search_path = "{schema}"')
         if TABLE not in tables:
             await connection.execute(CREATE_RECORD)
-        applied = [(int(row[0]), str(row[1])) for row in await connection.fetch(READ_RECORD)]
-        for migration in pending("postgres", applied):
+        for migration in pending("postgres", await _applied(connection)):
             await connection.execute(migration.text)
             values = (migration.version, migration.name, migration.checksum, now)
             await connection.execute(f"{RECORD} VALUES ($1, $2, $3, $4)", *values)
@@ -361,6 +405,15 @@ class PostgresEngine(Engine):
             why=f"{says if str(error) else type(error).__name__ + '.'}",
             then="Check the address and the user, and check that the server is running.",
         )
+
+
+def _delay(attempt: int) -> float:
+    """Return the seconds before another attempt: random, so that processes that failed together do not fail together again."""
+    return random.random() * min(0.002 * 2**attempt, _LONGEST_DELAY)  # noqa: S311
+
+
+async def _applied(connection: Connection) -> list[tuple[int, str]]:
+    return [(int(row[0]), str(row[1])) for row in await connection.fetch(READ_RECORD)]
 
 
 async def _no_reset(connection: Connection) -> None:

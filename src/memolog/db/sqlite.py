@@ -7,6 +7,7 @@ wait runs on worker threads: waiting for locks of other processes, commits with 
 import asyncio
 import contextlib
 import os
+import random
 import sqlite3
 import threading
 import time
@@ -17,9 +18,11 @@ from functools import cache
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from memolog.db.engine import Engine, Work
 from memolog.db.queries import MOST_INLINE, Row, Script, Statement, Step, Values, row_maker, weight_of
+from memolog.db.queue import CallQueue
 from memolog.errors import (
     MemologError,
     NotADatabase,
@@ -33,6 +36,8 @@ from memolog.errors import (
 
 BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
+# The pause between two attempts to get the lock of another process, for a writer at most. It is random, so that each of several
+# writers gets its share.
 _RETRY_SECONDS = 0.01
 
 T = TypeVar("T")
@@ -47,8 +52,6 @@ _BREATH_SECONDS = 0.002
 _CHECKPOINT_BYTES = 4 * 1024 * 1024
 # After a commit on the event loop, the size of the journal is checked only every so many commits.
 _COMMITS_BETWEEN_LOOKS = 16
-# The interval at which a waiting writer checks whether its caller was cancelled.
-_LOOK_SECONDS = 0.2
 _READER_THREADS = 2
 # The cache of each connection. It is as large as the journal, because the pages of the file are read from mapped memory.
 _CACHE_KIB = _CHECKPOINT_BYTES // 1024
@@ -104,10 +107,12 @@ class SqliteEngine(Engine):
         self._inline = self._memory or self._durability == "normal"
         self._waiting = ThreadPoolExecutor(1, thread_name_prefix="memolog-sqlite-write")
         self._reading = ThreadPoolExecutor(_READER_THREADS, thread_name_prefix="memolog-sqlite-read")
+        # Each event loop has queues of its own, because a call of one loop cannot wake a call of another.
+        self._queues = WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[CallQueue, CallQueue]]()
         self._connections: list[sqlite3.Connection] = []
         self._local = threading.local()
-        # Whether the busy timeout of the writer is above 0. None until the first write sets it.
-        self._waits: bool | None = None
+        self._is_impatient = False
+        """Whether the writer no longer waits for locks by itself."""
         self._commits = 0
         self._checkpointing: Future[None] | None = None
         # When the first call of this iteration of the event loop began.
@@ -207,7 +212,9 @@ class SqliteEngine(Engine):
             await self._let_others_run(started)
             if found:
                 return found[0]
-        return await self._elsewhere(self._reading, lambda: self._read_on_thread(work))
+        reads, _ = self._queues_of_loop()
+        async with reads.place():
+            return await self._elsewhere(self._reading, lambda: self._read_on_thread(work))
 
     def _idle_connection(self) -> tuple[sqlite3.Connection, threading.Lock] | None:
         """Return a connection for a short read, and its gate, which the caller must release. None if both connections are busy.
@@ -224,18 +231,38 @@ class SqliteEngine(Engine):
         """Run a script in one transaction and commit it."""
         if self._closed:
             raise StoreClosed
-        if brief and self._inline and self._gate.acquire(blocking=False):
+        _, writes = self._queues_of_loop()
+        await writes.enter()
+        try:
             started = time.perf_counter()
-            try:
-                done = (self._in_transaction(work, name, None),)
-            except (_Waiting, _TooMuch):
-                done = ()
-            finally:
-                self._gate.release()
-            if done:
-                await self._let_others_run(started)
-                return done[0]
-        return await self._write_elsewhere(work, name)
+            done = self._write_inline(work, name) if brief and self._inline else ()
+            if not done:
+                return await self._write_elsewhere(work, name)
+        finally:
+            writes.leave()
+        await self._let_others_run(started)
+        return done[0]
+
+    def _write_inline(self, work: Work[T], name: str) -> tuple[T] | tuple[()]:
+        """Write on the event loop and return the result. Return () if the write must wait or is long."""
+        if not self._gate.acquire(blocking=False):
+            return ()
+        try:
+            return (self._in_transaction(work, name, None),)
+        except (_Waiting, _TooMuch):
+            return ()
+        finally:
+            self._gate.release()
+
+    def _queues_of_loop(self) -> tuple[CallQueue, CallQueue]:
+        """Return the queues for the threads that read and for the thread that writes."""
+        loop = asyncio.get_running_loop()
+        found = self._queues.get(loop)
+        if found is None:
+            reads = CallQueue(_READER_THREADS, what="threads for reading")
+            writes = CallQueue(1, what="threads for writing")
+            found = self._queues[loop] = reads, writes
+        return found
 
     async def write_and_read(self, writing: Work[T], reading: Work[R], *, name: str, brief: bool = True) -> tuple[T, R]:
         """Write and read in one transaction, which is possible because SQLite has one writer at a time."""
@@ -320,11 +347,12 @@ class SqliteEngine(Engine):
         return result
 
     def _begin(self, connection: sqlite3.Connection, decided: "threading.Lock | None") -> None:
-        timeout = 0.0 if decided is None else self._busy_timeout
-        if (waits := timeout > 0) is not self._waits:
-            connection.execute(f"PRAGMA busy_timeout = {int(1000 * min(timeout, _LOOK_SECONDS))}")
-            self._waits = waits
-        end = time.perf_counter() + timeout
+        if not self._is_impatient:
+            # SQLite would wait up to 100 ms between two attempts, longer the longer it waits, so that processes that come later
+            # get the lock first.
+            connection.execute("PRAGMA busy_timeout = 0")
+            self._is_impatient = True
+        end = time.perf_counter() + self._busy_timeout
         while True:
             try:
                 connection.execute("BEGIN IMMEDIATE")
@@ -337,6 +365,7 @@ class SqliteEngine(Engine):
                     raise _GivenUp from None
                 if time.perf_counter() >= end:
                     raise
+                time.sleep(random.random() * _RETRY_SECONDS)  # noqa: S311
             else:
                 return
 

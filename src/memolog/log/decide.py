@@ -111,6 +111,8 @@ def activate(state: State, config: Config, now: datetime) -> Activate | None:
     else:
         return None
     groups = activatable(state, now)
+    if state.own_tail.is_backlog and not is_by_hand:
+        groups = groups[:1] if _has_room(state, config) else ()
     if is_by_hand:
         chosen = tuple(group for group, _ in groups)
     elif state.seen_tokens > config.floor:
@@ -120,6 +122,17 @@ def activate(state: State, config: Config, now: datetime) -> Activate | None:
     else:
         return None
     return Activate(groups=tuple(group.id for group in chosen), reason=reason) if chosen else None
+
+
+def _has_room(state: State, config: Config) -> bool:
+    """Return whether the log can take another group of a backlog, which must not fill the log faster than it is condensed.
+
+    The tokens of the next group are not known yet, so it is assumed to be like the largest one in the log.
+    """
+    largest = max((entry.tokens for entry in state.entries if entry.kind == "observer"), default=0)
+    until_reflected = state.log.settled_tokens + round(_GROWTH * config.reflect_at)
+    most = max(config.reflect_block_at - state.scaled(largest), until_reflected)
+    return state.log_tokens < most
 
 
 def activate_reflection(state: State, config: Config, now: datetime) -> ActivateReflection | None:
@@ -158,7 +171,8 @@ def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
         spans = _pick(stretches, most, step // 2)
         reason = f"{free:,} tokens are new since the last span, a step is {step:,}"
     elif _is_full(state, config) and not state.ready and not any(run.kind == "observe" for run in state.runs):
-        if step is None and state.own_tail.tokens >= config.threshold_for(state.log_tokens):
+        own = state.own_tail
+        if step is None and not own.is_backlog and own.tokens >= config.threshold_for(state.log_tokens):
             # Without a buffer step a turn waits for its own thread (rule `observe`), so only other threads are observed here.
             return None
         spans = _pick(stretches, most, (step or 0) // 2)
@@ -180,7 +194,7 @@ def observe(state: State, config: Config, now: datetime) -> Observe | None:
         # Without buffering, observe as soon as the tail is full.
         limit = config.threshold_for(state.log_tokens)
     own, is_by_hand = state.own_tail, "observe" in state.asked.by_hand
-    can_help = own.tokens >= limit and own.seen_tokens > config.floor
+    can_help = own.tokens >= limit and own.seen_tokens > config.floor and not own.is_backlog
     if not (can_help or is_by_hand) or activatable(state, now):
         return None
     reason = f"the tail has {own.tokens:,} tokens, a turn waits from {limit:,} on"
@@ -205,7 +219,7 @@ def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
     if state.reflection is not None or _is_resting(state, now):
         return None
     is_urgent = state.log_tokens >= config.reflect_block_at
-    may_wait = state.asked.may_wait and (is_urgent or by_hand)
+    may_wait = state.asked.may_wait and ((is_urgent and not state.own_tail.is_backlog) or by_hand)
     for run in state.runs:
         if run.kind == "reflect":
             waiting = may_wait and run.status == "running"
@@ -232,10 +246,14 @@ def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
 
 
 def trim(state: State, config: Config, now: datetime) -> Trim | None:
-    """Shorten the context if a hard limit is set and the context still exceeds the limit."""
+    """Shorten the context if a hard limit is set and the context still exceeds the limit, or while a backlog is observed."""
     total = state.tail_tokens + state.file_tokens + state.log_tokens
     if config.context_tokens is None or total <= config.context_tokens:
-        return None
+        if not state.own_tail.is_backlog:
+            return None
+        limit = config.block_at_for(state.log_tokens)
+        reason = f"imported messages are not observed yet, so the tail is cut to {limit:,} tokens"
+        return Trim(limit=limit, reason=_rest(state, now) + reason)
     reason = f"the context has {total:,} tokens, the hard limit is {config.context_tokens:,}"
     return Trim(limit=config.context_tokens, reason=_rest(state, now) + reason)
 
@@ -262,7 +280,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(decision=Buffer, when="the tail has grown by a step since the last span", test=buffer),
     Rule(decision=Observe, when="this thread's tail is far too full and nothing can be activated", test=observe),
     Rule(decision=Reflect, when="the log is half full", test=reflect),
-    Rule(decision=Trim, when="a hard limit is set and still exceeded", test=trim),
+    Rule(decision=Trim, when="a hard limit is set and still exceeded, or an import is not observed yet", test=trim),
     Rule(decision=Wait, when="no other rule applies", test=wait),
 )
 

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from memolog.core.clock import Clock
 from memolog.core.config import Config
-from memolog.core.deadline import Budget, offload
+from memolog.core.deadline import Budget, offload, ranked
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import has_many_parts
 from memolog.core.observation import Scope
@@ -202,7 +202,7 @@ class Core:
                 if is_turn and lost > _MOST_LOST:
                     break
                 await asyncio.sleep(self._chance() * _PAUSE_SECONDS * 2 ** min(lost, _MOST_DOUBLED))
-                snapshot = await self._read(resource, thread, config, hold)
+                snapshot = await self._read(resource, thread, config, asked, hold)
                 continue
             if isinstance(decision, Observe) or (isinstance(decision, Reflect) and decision.wait):
                 waited += asyncio.get_running_loop().time() - started
@@ -212,13 +212,19 @@ class Core:
             if not hold.is_held:
                 # `_join` released the lock while it waited for a model. Acquire it again, to activate the result.
                 await (hold.take() if waited or not is_turn else hold.try_take())
-            snapshot = await self._read(resource, thread, config, hold)
+            snapshot = await self._read(resource, thread, config, asked, hold)
         await self._journal.flush(resource)
         return snapshot, names
 
-    async def _read(self, resource: str, thread: str, config: Config, hold: Hold) -> Snapshot:
-        others = others_for(config, decides=hold.is_held)
-        return await self.store.logs.snapshot(resource, thread, config.scope, others=others)
+    async def _read(self, resource: str, thread: str, config: Config, asked: Asked, hold: Hold) -> Snapshot:
+        return await self.store.logs.snapshot(
+            resource,
+            thread,
+            config.scope,
+            others=others_for(config, decides=hold.is_held),
+            limit=None if asked.by_hand else config.block_at_for,
+            activates=asked.may_activate,
+        )
 
     def unseen(self, snapshot: Snapshot) -> dict[str, int]:
         """Return, by thread, the first message that a running turn has saved and no model has answered."""
@@ -389,9 +395,11 @@ class Core:
                 await hold.take()
             finally:
                 gate.is_queued = False
-            snapshot = await self.store.logs.snapshot(resource, thread, config.scope)
-            asked = Asked(may_wait=False, may_activate=False, ending=ending)
-            await self._advance(snapshot, config, asked, hold, is_turn=False)
+            # Turns may wait for the lock, so its owner does not wait for its turn longer than they would.
+            with ranked("normal"):
+                asked = Asked(may_wait=False, may_activate=False, ending=ending)
+                snapshot = await self._read(resource, thread, config, asked, hold)
+                await self._advance(snapshot, config, asked, hold, is_turn=False)
         except MemologError as error:
             _log.info("deciding again for the log of %s failed: %s", thread, error)
         finally:

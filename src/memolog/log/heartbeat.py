@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 
 from memolog.core.cache import Cache
 from memolog.core.clock import Clock, from_micros, to_micros
+from memolog.core.deadline import ranked
 from memolog.core.run import Lease
 from memolog.db.engine import Engine, TimedCalls, writes
 from memolog.db.queries import Row, Script, load_queries
@@ -163,7 +164,9 @@ class Heartbeat:
         async with self._gate:
             if self._is_due():
                 at = asyncio.get_running_loop().time(), self._clock.now()
-                await self._processes.beat(self._owner)
+                # Other processes treat this one as dead if its beats are late.
+                with ranked("urgent"):
+                    await self._processes.beat(self._owner)
                 self._beaten = at
 
     def _is_due(self) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from memolog.core.clock import Clock
 from memolog.core.config import Config
+from memolog.core.deadline import background_task
 from memolog.core.run import Run, Usage
 from memolog.errors import LeaseLost, MemologError, StoreError
 from memolog.events import Degraded, Event, RunEnded, RunFailed
@@ -147,7 +148,7 @@ class Runner:
         batch = RunBatch(claims=claims, resource=resource, thread=thread, config=config, then=then)
         for claim in claims:
             self._batches[claim.run] = batch
-        batch.task = asyncio.get_running_loop().create_task(self._carry_out(batch), name=f"memolog-run-{claims[0].run}")
+        batch.task = background_task(self._carry_out(batch), name=f"memolog-run-{claims[0].run}")
         self._tasks.add(batch.task)
         batch.task.add_done_callback(self._ended)
         return batch
@@ -160,7 +161,7 @@ class Runner:
 
     def spawn(self, work: Coroutine[object, object, None]) -> None:
         """Run a coroutine in the background. `settled` and `close` wait for it too."""
-        task = asyncio.get_running_loop().create_task(work)
+        task = background_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -21,7 +22,15 @@ from memolog.core.observation import Generation, GenerationCause, Observation, S
 from memolog.core.run import RunKind, RunStatus
 from memolog.core.thread import Hints
 from memolog.db.queries import Row, Script, load_queries
-from memolog.db.rows import from_row, hints_from_row, message_from_row, moment, object_in, span_from_row
+from memolog.db.rows import (
+    from_row,
+    hints_from_row,
+    message_from_row,
+    moment,
+    object_in,
+    span_from_row,
+    tokens_in,
+)
 from memolog.db.scope import LAST, chunks, no_thread
 from memolog.errors import Conflict
 from memolog.log.heartbeat import Beat, beat_of
@@ -30,11 +39,22 @@ from memolog.working_memory.store import Facts, present_versions, reading_facts
 q = load_queries("log/logs")
 messages = load_queries("messages/messages")
 
+BACKLOG_ROWS = 2_000
+"""One snapshot for `decide` reads at most this many messages of a backlog, the oldest first."""
+
 OTHER_ROWS = 4_000
 """One snapshot for `decide` reads at most this many messages of other threads, the oldest threads first."""
 
 # The first query reads this many messages of each thread. If they are too few, later queries read more.
 _FIRST_READ = 6
+# A tail with at most this many messages that are not cached is read at once, even if a context shows only its end.
+_WHOLE_ROWS = 256
+# So many sizes of messages are read at once to find the part of a backlog that a context shows.
+_SIZES = 512
+# So many messages before that part are read too, because a tool call there may belong to a result in it.
+_LEAD_IN = 64
+# Room for the mark that says how many messages a context does not show.
+_MARK_TOKENS = 64
 # A context shows at most this many tokens of each message of another thread.
 _LINE_TOKENS = 100
 
@@ -246,6 +266,22 @@ class OtherLimits:
     """The maximum tokens that a context shows of all threads together. Reading stops when they are reached. None: no limit."""
 
 
+TailLimit: TypeAlias = Callable[[int], int]
+"""Returns the most tokens of imported messages that a context shows, for a log of so many tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """The state of a tail that is too long for a context, because messages were imported and are not observed yet."""
+
+    shown_from: int
+    """The number of the first message that a context shows. A context may begin a little later, to keep pairs together."""
+    after: int
+    """The number after which `oldest` begins: the cursor, or the end of the buffered groups that continue it."""
+    oldest: tuple[Row, ...] = ()
+    """The first messages, as rows of `oldest_of`. Empty if only a context is built."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """A thread and its log at one moment."""
@@ -258,7 +294,9 @@ class Snapshot:
     alias: int = 1
     """The short number of the thread in a shared log."""
     tail: tuple[Message, ...] = ()
-    """Every message after the cursor, including tombstones."""
+    """Every message after the cursor, including tombstones. With a `backlog` only the newest of them."""
+    backlog: Backlog | None = None
+    """None if the tail is complete."""
     covered_at: datetime | None = None
     """The time of the message at the cursor."""
     repeated: tuple[Message, ...] = ()
@@ -299,34 +337,33 @@ def reading_snapshot(
     *,
     newest: int | None = None,
     others: bool | OtherLimits = True,
+    limit: TailLimit | None = None,
+    activates: bool = True,
 ) -> Script[Snapshot]:
     """Read the snapshot. If the log does not exist yet, the snapshot has an empty log. A missing cursor counts as 0.
 
     `newest` limits the number of messages in the tail, for threads without a log. `others` is for a shared log: True reads the
-    messages of other threads that `decide` needs, `OtherLimits` the messages that a context shows.
+    messages of other threads that `decide` needs, `OtherLimits` the messages that a context shows. Above `limit` tokens a tail of
+    imported messages is a backlog. With `activates=False` the backlog begins after the groups that could be activated.
     """
     row = yield from _heads(resource, thread, scope)
     head = _thread_head(thread, row)
     log = LogHead() if row.log_pk is None else _log_head(row, pk=row.log_pk, id=row.log_id)
     cursor, is_covering = row.cursor_seq or 0, row.cursor_seq is not None
-    # With `observe=False` a context shows the newest messages, even if a log from earlier covers them.
-    start = cursor if newest is None else max(0, head.last_seq - newest)
-    known = cache.tails.get(_tail_key(log, head)) or {}
-    tail, known = yield from reading_tail(head.pk, start, head.last_seq, known)
-    repeated = yield from _repeated(head.pk, cursor, tail)
     groups = yield from reading_groups(log, cache)
     # Buffered groups, runs and open turns of the other threads are only needed by `decide`.
     only = None if scope == "resource" and others is True else head.pk
     buffered = yield q.buffered_groups(log_pk=log.pk, only=only)
     runs = yield q.open_runs(log_pk=log.pk, only=only)
     unseen = yield q.unseen(resource=resource, thread_pk=only)
+    known = cache.tails.get(_tail_key(log, head)) or {}
+    most = None if limit is None else limit(sum(group.tokens for group in groups)) - _MARK_TOKENS
+    tail, known, shown_from = yield from _reading_own_tail(head, cursor, known, newest, most, unseen)
+    after = cursor if activates else _end_of_buffered(cursor, thread, buffered)
+    backlog = yield from _reading_backlog(head, shown_from, after, decides=others is True)
+    repeated = (yield from _repeated(head.pk, cursor, tail)) if backlog is None else ()
     facts = yield from reading_facts(resource, head.pk, log.working_memory, has_log=bool(log.pk))
-    tails: Any = ()
-    beside: OtherTails | None = None
-    if scope == "resource" and others is True:
-        tails = yield q.other_tails(resource=resource, log_pk=log.pk, thread_pk=head.pk, limit=OTHER_ROWS)
-    elif scope == "resource" and isinstance(others, OtherLimits):
-        beside = yield from reading_others(resource, log.pk, head.pk, {}, others, cache)
+    tails, beside = yield from _reading_beside(resource, scope, log.pk, head.pk, others, cache)
     return Snapshot(
         resource=resource,
         scope=scope,
@@ -335,18 +372,31 @@ def reading_snapshot(
         cursor=cursor,
         alias=row.alias if is_covering else 1,
         tail=tail,
+        backlog=backlog,
         covered_at=moment(row.covered_at),
         repeated=repeated,
         groups=groups,
         buffered=tuple(map(_buffered_row, buffered)),
         runs=tuple(map(_run_row, runs)),
-        others=tuple(tails),
+        others=tails,
         beside=beside,
         unseen=tuple(unseen),
         facts=facts,
         known=known,
         is_complete=is_covering and all(tail.alias for tail in tails),
     )
+
+
+def _reading_beside(
+    resource: str, scope: Scope, log_pk: int, thread_pk: int, others: bool | OtherLimits, cache: MemoryCache
+) -> Script[tuple[tuple[Row, ...], OtherTails | None]]:
+    """Return the messages of other threads of a shared log: for `decide`, or those that a context shows."""
+    if scope != "resource" or others is False:
+        return (), None
+    if others is True:
+        rows: Any = yield q.other_tails(resource=resource, log_pk=log_pk, thread_pk=thread_pk, limit=OTHER_ROWS)
+        return tuple(rows), None
+    return (), (yield from reading_others(resource, log_pk, thread_pk, {}, others, cache))
 
 
 def reading_groups(log: LogHead, cache: MemoryCache) -> Script[tuple[GroupRow, ...]]:
@@ -386,6 +436,88 @@ def reading_tail(
         if not (may_change or row.pruned or len(row.parts) > _SHORT_CHARACTERS):
             kept[row.seq] = fresh[row.seq]
     return tail, kept
+
+
+def _reading_own_tail(
+    head: ThreadHead, cursor: int, known: KnownRows, newest: int | None, most: int | None, unseen: Iterable[Row]
+) -> Script[tuple[tuple[Message, ...], KnownRows, int | None]]:
+    """Return the tail, the messages that the next snapshot can take from the cache, and the third value of `_reading_end`."""
+    if newest is not None or most is None:
+        # With `observe=False` a context shows the newest messages, even if a log from earlier covers them.
+        start = cursor if newest is None else max(0, head.last_seq - newest)
+        return *(yield from reading_tail(head.pk, start, head.last_seq, known)), None
+    first_unseen = min((row.first_seq for row in unseen if row.thread == head.id), default=head.last_seq + 1)
+    return (yield from _reading_end(head, cursor, known, most, first_unseen))
+
+
+def _reading_end(
+    head: ThreadHead, cursor: int, known: KnownRows, most: int, first_unseen: int
+) -> Script[tuple[tuple[Message, ...], KnownRows, int | None]]:
+    """Return the messages after the cursor, or the end of them that a context shows, and the number of its first message.
+
+    The number is None if a context shows the whole tail.
+    """
+    first_shown = partial(_first_shown, last_seq=head.last_seq, most=most, first_unseen=first_unseen)
+    if head.last_seq - cursor - len(known) <= _WHOLE_ROWS:
+        tail, known = yield from reading_tail(head.pk, cursor, head.last_seq, known)
+        shown_from = first_shown((m.seq, m.tokens if m.state == "live" else 0, m.turn) for m in reversed(tail))
+        start = cursor if shown_from is None else shown_from - 1 - _LEAD_IN
+        return tail if start <= cursor else tuple(m for m in tail if m.seq > start), known, shown_from
+    sizes, count, shown_from = list[tuple[int, int, str | None]](), _SIZES, None
+    while shown_from is None and len(sizes) < head.last_seq - cursor:
+        before = sizes[-1][0] if sizes else head.last_seq + 1
+        rows = yield messages.sizes(thread_pk=head.pk, after=cursor, before=before, limit=count)
+        if not rows:
+            break
+        sizes += ((row.seq, tokens_in(row) if row.state == "live" else 0, row.turn) for row in rows)
+        shown_from, count = first_shown(sizes), len(sizes)
+    start = cursor if shown_from is None else max(cursor, shown_from - 1 - _LEAD_IN)
+    return *(yield from reading_tail(head.pk, start, head.last_seq, known)), shown_from
+
+
+def _first_shown(
+    sizes: Iterable[tuple[int, int, str | None]], *, last_seq: int, most: int, first_unseen: int
+) -> int | None:
+    """Return the number of the first message that a context shows. None if it shows all of them.
+
+    `sizes` has the number, the tokens and the turn of each message, the newest first. Only imported messages, which have no turn,
+    are left out, and only if they and the later messages have more than `most` tokens. The result is rounded up, so that it stays
+    the same while a few messages are added.
+    """
+    total, first_of_turn = 0, first_unseen
+    for seq, tokens, turn in sizes:
+        total += tokens
+        if turn is not None:
+            first_of_turn = min(first_of_turn, seq)
+        elif total > most and seq < first_unseen:
+            return min(_rounded(seq + 1, last_seq - seq), first_of_turn)
+    return None
+
+
+def _rounded(seq: int, shown: int) -> int:
+    """Return the next number that is a multiple of a power of two, at most a quarter of the shown messages later."""
+    step = 1 << max(0, (shown // 4).bit_length() - 1)
+    return -(-seq // step) * step
+
+
+def _reading_backlog(head: ThreadHead, shown_from: int | None, after: int, *, decides: bool) -> Script[Backlog | None]:
+    """Return the backlog of which a context shows the messages from `shown_from` on. None if it shows the whole tail."""
+    if shown_from is None:
+        return None
+    oldest: Any = ()
+    if decides:
+        oldest = yield messages.oldest_of(thread_pk=head.pk, after=after, limit=BACKLOG_ROWS)
+    return Backlog(shown_from=shown_from, after=after, oldest=tuple(oldest))
+
+
+def _end_of_buffered(cursor: int, thread: str, buffered: Sequence[Row]) -> int:
+    """Return the last message of the buffered groups that continue the cursor without a gap."""
+    spans = sorted((row.first_seq, row.last_seq) for row in buffered if row.thread == thread and row.first_seq)
+    for first, last in spans:
+        if first != cursor + 1:
+            break
+        cursor = last
+    return cursor
 
 
 def completing_log(resource: str, thread: str, scope: Scope, new_id: Callable[[], str], now: int) -> Script[None]:

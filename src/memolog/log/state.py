@@ -82,16 +82,23 @@ class Tail:
     """The first message that a running turn has saved and no model has seen. It and all later messages stay in the tail."""
     factor: float = 1.0
     """The calibration factor. Sums of tokens are multiplied by it. The weights themselves have counted tokens."""
+    later: tuple[Weight, ...] = ()
+    """With a backlog, the newest messages, if messages between `weights` and them were not read."""
+    is_backlog: bool = False
+    """Whether a context does not show the first messages, because they were imported and are too many. No turn waits for them."""
 
     @property
     def tokens(self) -> int:
-        """Return the tokens of the tail."""
-        return scaled_sum(self.weights, self.factor)
+        """Return the tokens of the messages that were read."""
+        return scaled_sum((*self.weights, *self.later), self.factor)
 
     @property
     def seen_tokens(self) -> int:
-        """Return the tokens of the messages that a model has seen."""
-        return scaled_sum(self.between(0, None if self.unseen_from is None else self.unseen_from - 1), self.factor)
+        """Return the tokens of the messages that were read and a model has seen."""
+        if self.unseen_from is None:
+            return self.tokens
+        later = (weight for weight in self.later if weight.seq < self.unseen_from)
+        return scaled_sum((*self.between(0, self.unseen_from - 1), *later), self.factor)
 
     def is_seen(self, seq: int) -> bool:
         """Return whether a model has seen this message and all messages before it."""
@@ -346,14 +353,7 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
         # For a manual call, all messages that its thread had at that time count as seen. Other threads are not affected.
         first = unseen.get(snapshot.thread.id)
         unseen |= {} if first is None else {snapshot.thread.id: max(first, asked.through + 1)}
-    own = Tail(
-        thread=snapshot.thread.id,
-        cursor=snapshot.cursor,
-        weights=weights_of(snapshot.tail),
-        hinted=snapshot.thread.hints.last_seq > 0,
-        unseen_from=unseen.get(snapshot.thread.id),
-        factor=asked.factor,
-    )
+    own = _own_tail(snapshot, unseen, asked.factor)
     window = context_window(asked.model or snapshot.thread.last_model or "") or _UNKNOWN_WINDOW
     read = (own, *_other_tails(snapshot.others, unseen, asked.factor))
     room = int(window * _FILE_SHARE)
@@ -372,12 +372,41 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
         ready=tuple(
             ReadyGroup(id=group.id, thread=group.thread, span=group.span)
             for group in snapshot.buffered
-            if group.thread is not None and group.span is not None
+            if group.thread is not None
+            and group.span is not None
+            # Without a backlog this is always true. With a backlog that begins after some groups, these cannot be activated now.
+            and (group.thread != own.thread or group.span.first > own.cursor)
         ),
         runs=tuple(replace(run, is_silent=True) if run.id in asked.silent else run for run in snapshot.runs),
         reflection=next((group for group in snapshot.buffered if group.kind == "reflection"), None),
         last_activation_at=max((g.activated_at for g in snapshot.groups if g.activated_at), default=None),
         cache_seconds=cache_seconds(config, asked.model or snapshot.thread.last_model),
+    )
+
+
+def _own_tail(snapshot: Snapshot, unseen: Mapping[str, int], factor: float) -> Tail:
+    """Return the tail of the thread of a snapshot. With a backlog it begins with the oldest messages of the backlog."""
+    backlog, newest = snapshot.backlog, weights_of(snapshot.tail)
+    own = Tail(
+        thread=snapshot.thread.id,
+        cursor=snapshot.cursor,
+        weights=newest,
+        hinted=snapshot.thread.hints.last_seq > 0,
+        unseen_from=unseen.get(snapshot.thread.id),
+        factor=factor,
+    )
+    if backlog is None:
+        return own
+    oldest = _other_weights(backlog.oldest)
+    end = oldest[-1].seq if oldest else backlog.after
+    after = newest[bisect_right(newest, end, key=_SEQ) :]
+    is_whole = not after or after[0].seq == end + 1
+    return replace(
+        own,
+        cursor=backlog.after,
+        weights=(*oldest, *after) if is_whole else oldest,
+        later=() if is_whole else after,
+        is_backlog=True,
     )
 
 

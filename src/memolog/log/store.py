@@ -33,6 +33,7 @@ from memolog.log.snapshot import (
     OtherTails,
     Plans,
     Snapshot,
+    TailLimit,
     ThreadHead,
     checking_version,
     completing_log,
@@ -134,17 +135,28 @@ class Logs(TimedCalls):
         create: bool = True,
         newest: int | None = None,
         others: bool | OtherLimits = True,
+        limit: TailLimit | None = None,
+        activates: bool = True,
     ) -> Snapshot:
         """Return all rows that `decide` and a context need, as of one moment.
 
         A missing log is created. With `create=False` it is not created, and the snapshot has an empty log. `others` is for a
         shared log: True reads the messages of other threads that `decide` needs, `OtherLimits` the messages that a context shows.
+        `limit` and `activates` are those of `reading_snapshot`.
         """
         check_ids(resource=resource, thread=thread)
         now = self._now()
-
-        def reading() -> Script[Snapshot]:
-            return reading_snapshot(resource, thread, scope, self._cache, newest=newest, others=others)
+        reading = partial(
+            reading_snapshot,
+            resource,
+            thread,
+            scope,
+            self._cache,
+            newest=newest,
+            others=others,
+            limit=limit,
+            activates=activates,
+        )
 
         snapshot = await self.engine.read(reading)
         if create and not snapshot.is_complete:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 
+from memolog.core.deadline import background_task
 from memolog.errors import MemologError
 from memolog.search.analysis import Redact
 from memolog.search.index import Indexing, reading_next_waiting
@@ -75,7 +76,7 @@ class BackgroundIndexing:
         if is_idle or waited >= BUSY_SECONDS:
             self._timer = None
             self._seen = self._writes
-            self._task = self._loop.create_task(self._index(), name="memolog-index")
+            self._task = background_task(self._index(), name="memolog-index")
             self._task.add_done_callback(self._ended)
         else:
             self._pause(waited)

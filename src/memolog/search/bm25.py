@@ -102,6 +102,8 @@ _LONG_LIST = 256
 _EIGHTHS: Final = 8
 """Average lengths are rounded to an eighth of a word, so that resources with similar averages share their tables."""
 BESIDE: Final = tuple((side * distance, share) for distance, share in enumerate(_NEAR, start=1) for side in (-1, 1))
+_WITHIN: Final = range(-2 * len(_NEAR), 2 * len(_NEAR) + 1)
+"""The distances from a hit in which terms count: near it, and near the messages beside it."""
 _NOTHING: Final[Mapping[str, float]] = {}
 
 _MORE: Final = len(_OFTEN)
@@ -207,7 +209,7 @@ class Draft:
     best: float
     """The highest of these scores."""
     by_place: dict[int, dict[str, float]]
-    """The score of each term by place, for the hits in the best threads."""
+    """The score of each term by place, for the documents to rank in detail and the messages near them."""
     closely: list[int]
     """The keys of the hits to rank in detail, the best first."""
     near: dict[int, float]
@@ -262,8 +264,7 @@ def draft(
         total = len(own)
     best = max(own.values(), default=0.0)
     closely = _best(own, prefer, bonus * best)
-    threads = {thread_of(key) for key in closely if key > 0}
-    by_place, thread_terms = _placed(weighed, scale, sorted(threads), frozenset(k for k in closely if k < 0))
+    by_place, thread_terms = _placed(weighed, scale, closely)
     near = _near([key // PLACE for key in closely if key > 0], by_place)
     beside = _beside(closely[:_AROUND], by_place) if around else {}
     least = _NEAR_ENOUGH * max((*near.values(), *beside.values()), default=0.0)
@@ -320,27 +321,34 @@ def _best(own: Mapping[int, float], prefer: int, bonus: float) -> list[int]:
 
 
 def _placed(
-    weighed: Sequence[tuple[Posting, float]], scale: _Scale, threads: Sequence[int], others: frozenset[int]
+    weighed: Sequence[tuple[Posting, float]], scale: _Scale, closely: Sequence[int]
 ) -> tuple[dict[int, dict[str, float]], dict[int, dict[str, float]]]:
-    """Return the score of each term by place, and the frequency of each term by thread, for the hits in the best threads."""
+    """Return the score of each term near the documents to rank in detail, by place, and its frequency in their threads."""
+    threads = sorted({thread_of(key) for key in closely if key > 0})
+    others = frozenset(key for key in closely if key < 0)
+    near = {key // PLACE + distance for key in closely if key > 0 for distance in _WITHIN}
     by_place: dict[int, dict[str, float]] = {}
     thread_terms: dict[int, dict[str, float]] = {thread: {} for thread in threads}
     for posting, factor in weighed:
         term, often, very = posting.term, frozenset(posting.often), frozenset(posting.very_often)
         for thread, keys in _by_thread(posting.keys, threads):
-            times = 0.0
-            for key in keys:
+            thread_terms[thread][term] = _weighted_count(keys) * _OFTEN[0]
+            for key in [key for key in keys if key // PLACE in near]:
                 step = 0 if key not in often else 2 if key in very else 1
-                times += _OFTEN[step] if key & 3 == USER else _OFTEN[step] * OTHERS_IN_THREAD
-                place = key // PLACE
-                if place in by_place:
-                    by_place[place][term] = factor * scale.messages[step][key & 0xFF]
-                else:
-                    by_place[place] = {term: factor * scale.messages[step][key & 0xFF]}
-            thread_terms[thread][term] = times
+                by_place.setdefault(key // PLACE, {})[term] = factor * scale.messages[step][key & 0xFF]
+        for step, some in enumerate((posting.often, posting.very_often), start=1):
+            for thread, keys in _by_thread(some, threads):
+                # The lower frequency was counted before.
+                thread_terms[thread][term] += _weighted_count(keys) * (_OFTEN[step] - _OFTEN[step - 1])
         for key in others.intersection(posting.keys) if others else ():
             by_place.setdefault(key // PLACE, {})[term] = factor * scale.of(key, (key in often) + (key in very))
     return by_place, thread_terms
+
+
+def _weighted_count(keys: Sequence[int]) -> float:
+    """Return the number of messages. Those of assistants and tools count less."""
+    users = len([key for key in keys if key & 3 == USER])
+    return users + OTHERS_IN_THREAD * (len(keys) - users)
 
 
 def _by_thread(keys: Sequence[int], threads: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:

@@ -139,7 +139,7 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[SearchHi
     wishes = _without_names(query, speakers)
     for reading in (terms.reading, terms.reading_loosely):
         postings, left_out = yield from reading(wishes)
-        if area.lines is not None:
+        if area.lines:
             postings = _only(postings, area.lines.__contains__, said=True)
         if query.sources == _TASKS and stats.documents.get(OBSERVATION):
             postings = _only(postings, is_task, said=False)

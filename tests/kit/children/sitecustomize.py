@@ -12,8 +12,8 @@ PATIENCE = 120.0
 def _patient_turns(deadline: Any) -> None:
     begin = deadline.Budget.__init__
 
-    def limited(self: object, seconds: float) -> None:
-        begin(self, max(seconds, PATIENCE))
+    def limited(self: object, seconds: float, *, patience: float = 0.0) -> None:
+        begin(self, max(seconds, PATIENCE), patience=patience)
 
     deadline.Budget.__init__ = limited
 

@@ -75,6 +75,22 @@ WHERE m.thread_pk = :thread_pk AND m.seq > :after
     OR m.file_tokens IS NOT NULL)
 ORDER BY m.seq
 
+-- sizes --
+-- The newest rows before a number, without the columns that can be large.
+SELECT seq, tokens, state, turn, file_tokens, reported_file_tokens
+FROM messages
+WHERE thread_pk = :thread_pk AND seq > :after AND seq < :before
+ORDER BY seq DESC
+LIMIT :limit
+
+-- oldest_of --
+-- The first rows after a number, with the columns that `decide` needs.
+SELECT seq, tokens, role, created_at, state, pairs, turn, file_tokens, reported_file_tokens
+FROM messages
+WHERE thread_pk = :thread_pk AND seq > :after
+ORDER BY seq
+LIMIT :limit
+
 -- before --
 {select_messages}
 WHERE t.resource = :resource AND t.id = :thread AND m.seq < :before
