@@ -21,7 +21,7 @@ from memolog.core.message import NewMessage
 from memolog.core.run import Usage
 from memolog.errors import InputError, MemologError, ModelFailed, StoreClosed, StoreError
 from memolog.events import Trimmed
-from memolog.log.decide import next_step
+from memolog.log.decide import batch_step, next_step
 from memolog.log.snapshot import Snapshot
 from memolog.log.state import Asked
 from memolog.log.status import outage_of, windows_of
@@ -479,13 +479,19 @@ class Turn:
         if self._config.buffer_on_idle or self._snapshot is None:
             return self._config.buffer_on_idle
         new, factor = self._own_outbox.saved_tokens, self._factor_used
+        log = calibrated(factor, sum(group.tokens for group in self._snapshot.groups))
         step = next_step(
             self._config,
-            log=calibrated(factor, sum(group.tokens for group in self._snapshot.groups)),
+            log=log,
             uncovered=calibrated(factor, self._uncovered + new),
             taken=calibrated(factor, self._uncovered - self._unspanned),
         )
-        return step is not None and calibrated(factor, self._unspanned + new) >= step
+        if step is None:
+            return False
+        if self._config.scope == "resource" and calibrated(factor, new) < step // 2:
+            # The new messages are probably short parts of several threads. If not, the next turn finds that they are due.
+            step = batch_step(step, self._config.threshold_for(log))
+        return calibrated(factor, self._unspanned + new) >= step
 
     def _degrade(self, what: str, error: Exception, *, has_failed_already: bool = False) -> None:
         """Report a failure. Raises the error if `strict` is set or the caller must correct a message."""

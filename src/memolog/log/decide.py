@@ -167,7 +167,7 @@ def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
     elif state.asked.by_hand & {"buffer", "observe"} or (state.asked.ending and config.buffer_on_idle):
         spans = _pick(stretches, config.threshold)
         reason = "asked for by hand" if state.asked.by_hand else "the turn is over and the observer is idle"
-    elif step is not None and free >= (step := _batch_step(tokens, step, config.threshold_for(state.log_tokens))):
+    elif step is not None and free >= (step := _filled(tokens, step, config.threshold_for(state.log_tokens))):
         spans = _pick(stretches, most, step // 2)
         reason = f"{free:,} tokens are new since the last span, a step is {step:,}"
     elif _is_full(state, config) and not state.ready and not any(run.kind == "observe" for run in state.runs):
@@ -398,14 +398,19 @@ def next_step(config: Config, *, log: int, uncovered: int, taken: int) -> int | 
     return max(1, step // 2) if uncovered >= limit - step and taken <= limit - config.floor else step
 
 
-def _batch_step(tokens: Sequence[int], step: int, limit: int) -> int:
+def _filled(tokens: Sequence[int], step: int, limit: int) -> int:
     """Return the step for stretches with these tokens. Short stretches of several threads wait until one call is full.
 
     Each call repeats the instructions and the end of the log. Every thread has a group of its own, so a larger step does not make
     the groups larger.
     """
     is_batch = len(tokens) > 1 and max(tokens) < step // 2
-    return max(step, min(_BATCH_TOKENS, limit // 3)) if is_batch else step
+    return batch_step(step, limit) if is_batch else step
+
+
+def batch_step(step: int, limit: int) -> int:
+    """Return the step for short stretches of several threads. `limit` has the tokens at which the tail is full."""
+    return max(step, min(_BATCH_TOKENS, limit // 3))
 
 
 def _is_full(state: State, config: Config) -> bool:

@@ -14,7 +14,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-from memolog.core.cache import Cache
+from memolog.core.cache import Cache, remembered
 from memolog.core.clock import from_micros
 from memolog.core.exact_json import JsonObject, JsonValue, dumps, loads, unpack
 from memolog.core.message import Message, pairs_of
@@ -69,6 +69,7 @@ _OTHERS = 1_024
 _TOKENS = 1_000_000
 _RESOURCES = 10_000
 _SHORT_CHARACTERS = 16_384
+_BUFFERED = 1_024
 _KEYS_A_QUERY = 256
 
 
@@ -759,6 +760,7 @@ def group_row(row: Row) -> GroupRow:
     )
 
 
+@remembered(_BUFFERED)
 def _buffered_row(row: Row) -> BufferedRow:
     # Only the inputs of a reflection contain the groups that it covers.
     inputs: JsonObject = loads(row.inputs) if row.kind == "reflection" and row.inputs else {}
