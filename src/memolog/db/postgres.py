@@ -305,12 +305,11 @@ class PostgresEngine(Engine):
         """Apply the pending migrations. If several processes start at the same time, only one applies them."""
         async with self._connection() as connection:
             try:
-                if await self._is_current(connection):
-                    # The lock is not needed, so processes that start together do not wait for each other.
-                    return
                 async with connection.transaction():
-                    await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK_KEY)
-                    await self._migrate(connection, now)
+                    # If nothing is pending the lock is not needed, and processes that start together do not wait for each other.
+                    if not await self._is_current(connection):
+                        await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK_KEY)
+                        await self._migrate(connection, now)
             except MemologError:
                 raise
             except Exception as error:
@@ -324,9 +323,8 @@ class PostgresEngine(Engine):
         refuse_foreign(f"The schema {schema}", tables)
         if TABLE not in tables:
             return False
-        async with connection.transaction(readonly=True):
-            await connection.execute(f'SET LOCAL search_path = "{schema}"')
-            return not pending("postgres", await _applied(connection))
+        await connection.execute(f'SET LOCAL search_path = "{schema}"')
+        return not pending("postgres", await _applied(connection))
 
     async def _migrate(self, connection: Connection, now: int) -> None:
         schema = self.options.schema
