@@ -52,6 +52,7 @@ _COUNTER = HeuristicCounter()
 # These settings are used when the database is opened, so they cannot be changed for a turn.
 _FIXED = frozenset(
     {
+        "background",
         "busy_timeout",
         "durability",
         "max_message_bytes",
@@ -81,7 +82,7 @@ class Components:
     compacting: Compacting
     outbox: Outbox
     indexer: BackgroundIndexing | None
-    """None if the memory is read-only."""
+    """None if the memory is read-only, or if a worker updates the index."""
     writer: Model | None = None
     """The model that writes summaries of tasks. None if the embedded rules write them."""
     is_embedded: bool = False
@@ -303,7 +304,7 @@ class Connection:
         )
 
     def _indexer(self, store: Store) -> BackgroundIndexing | None:
-        if self.config.read_only:
+        if self.config.read_only or self.config.background == "worker":
             return None
         indexer = BackgroundIndexing(store.indexing, for_the_index(self.config))
         store.engine.wrote = indexer.wrote

@@ -24,12 +24,13 @@ from memolog.admin.export import Target, export, log_as_markdown, write_text
 from memolog.admin.import_conversations import Progress, Tally, save_conversation
 from memolog.admin.imports import import_from
 from memolog.compaction.extractive import words_left
-from memolog.connection import Components, Connection, check_thread, check_turn
+from memolog.connection import Components, Connection, check_thread, check_turn, overridden
 from memolog.context.context import Context
 from memolog.context.pack import Pack, context_pack
 from memolog.core.clock import Clock, SystemClock, system_chance
 from memolog.core.config import Config
 from memolog.core.exact_json import JsonObject
+from memolog.core.job import DueLog, LookJob
 from memolog.core.message import FilePart, Message, NewMessage
 from memolog.core.observation import Extract, Generation, Observation, Priority
 from memolog.core.reports import Compacted, Compaction, ExportReport, Forgotten, ImportReport, Pruned, Report
@@ -38,8 +39,9 @@ from memolog.core.thread import UNCHANGED, ThreadInfo, Unchanged
 from memolog.db.postgres_address import safe_url
 from memolog.db.scope import Page, check_choices, check_id, check_number, check_text
 from memolog.db.sqlite_files import clean_file
-from memolog.errors import ConfigError, Conflict, InputError, NotSaved, StoreClosed
+from memolog.errors import ConfigError, Conflict, InputError, MemologError, NotSaved, StoreClosed
 from memolog.events import Bus, Event, new_generation_event
+from memolog.log.due import WaitingLog, WaitingThread
 from memolog.log.journal import StoredEvent
 from memolog.log.render import Log, reading_order
 from memolog.log.snapshot import OTHER_ROWS, GroupRow, Snapshot
@@ -72,6 +74,8 @@ _LEASES = 2
 _LONGEST_REST = 60.0
 # If a clock does not change for this many seconds, it is the clock of a test. Then `observe` stops waiting for a retry.
 _STANDSTILL_SECONDS = 0.25
+# A sweep works on at most this many logs at a time.
+_SWEPT_AT_ONCE = 4
 
 Route: TypeAlias = Callable[[str], str]
 """A function that returns the address of the database in which a resource is stored. The id of the resource is its argument."""
@@ -607,6 +611,40 @@ class Thread(_Handle):
         config, snapshot = await self._connection.look(self.id, self.resource)
         await components.core.advance(snapshot, config, Asked())
 
+    async def work(self, *, rest: bool = False) -> int:
+        """Do the background work that is due for the log of this thread, in this process, and wait for it.
+
+        `memolog worker` calls it. Runs of other processes are left alone while these are alive. `rest` also observes messages
+        that are fewer than a step. Nothing is activated, because a turn does that. Returns the number of decisions to start runs.
+        """
+        components = await self._connection.open_to_write()
+        started, before = 0, None
+        while True:
+            config, snapshot = await self._connection.look(self.id, self.resource)
+            config = config.with_overrides({"background": "loop"})
+            state = (snapshot.log.version, snapshot.thread.last_seq)
+            if not config.observe:
+                await components.compacting.automatic(self.resource, self.id, config)
+            if not config.observe or state == before:
+                # If nothing has changed since the last round, another process has the work.
+                return started
+            asked = Asked(
+                by_hand=frozenset({"buffer"} if rest else ()),
+                may_activate=False,
+                ending=True,
+                factor=await components.factor(self.resource, snapshot.thread.last_model),
+            )
+            _, decisions = await components.core.advance(snapshot, config, asked)
+            begun = sum(name not in {"Wait", "Trim"} for name in decisions)
+            if not begun:
+                return started
+            started, before = started + begun, state
+            # A batch that has ended may have started the next one.
+            while await components.runner.finished(
+                self.resource, None if config.scope == "resource" else self.id, None
+            ):
+                pass
+
 
 class Resource(_Handle):
     """The memory of a user, a project or a team. Get it with `memory.resource(id)`.
@@ -634,21 +672,38 @@ class Resource(_Handle):
         return await (await self._connection.open()).store.threads.list(self.id, limit=limit, after=after)
 
     async def sweep(self) -> int:
-        """Observe in the background all messages of all threads that are not observed yet.
+        """Observe in the background all messages of all threads that are not observed yet, a few threads at a time.
 
-        Returns the number of threads in which a run was started or is running. It is 0 when all messages are observed.
+        Returns the number of threads that have such messages or running runs. It is 0 when all messages are observed.
         """
         components = await self._connection.open_to_write()
-        touched, page = 0, None
+        found = [log for log in await self._waiting(components) if log.waiting or log.runs]
+        if found:
+            components.runner.spawn(self._work_off(found))
+        return sum(bool(thread.waiting or (log.runs and thread.uncovered)) for log in found for thread in log.threads)
+
+    async def _waiting(self, components: Components) -> list[WaitingLog]:
+        """Return the logs of all threads that are observed."""
+        config, now = await components.config_for(self.id), self._connection.clock.now()
+        found: dict[int, WaitingLog] = {}
+        page = None
         while page is None or page.next is not None:
-            page = await components.store.threads.list(self.id, limit=200, after=None if page is None else page.next)
-            for thread in page.items:
-                config, snapshot = await self._connection.look(thread.id, self.id)
-                if config.observe and (snapshot.runs or any(m.state == "live" for m in snapshot.tail)):
-                    asked = Asked(by_hand=frozenset({"buffer"}), may_activate=False)
-                    _, decisions = await components.core.advance(snapshot, config, asked)
-                    touched += bool(snapshot.runs) or any(name != "Wait" for name in decisions)
-        return touched
+            after = None if page is None else page.next
+            page = await components.store.due.page(scope=config.scope, now=now, after=after, resource=self.id)
+            found |= {0 if log.is_shared else log.threads[0].pk: log for log in page.logs}
+        return [log for log in found.values() if overridden(config, log.thread.overrides)[0].observe]
+
+    async def _work_off(self, logs: Sequence[WaitingLog]) -> None:
+        few = asyncio.Semaphore(_SWEPT_AT_ONCE)
+
+        async def work(thread: str) -> None:
+            async with few:
+                try:
+                    await self.thread(thread).work(rest=True)
+                except MemologError as error:
+                    self._connection.bus.degraded(self.id, thread, "sweeping", error)
+
+        await asyncio.gather(*(work(log.thread.id) for log in logs))
 
     async def merge(self) -> tuple[str, ...]:
         """Merge the logs of the threads into the shared log, after a change to resource scope.
@@ -1034,6 +1089,54 @@ class Memory:
     @property
     def _bus(self) -> Bus:
         return self._own.bus if self._databases is None else self._databases.bus
+
+    # ------------------------------------------------------------ background work of the whole database
+
+    async def due(self) -> tuple[DueLog, ...]:
+        """Return the logs of all resources that have background work, the longest idle first. `memolog worker` calls it."""
+        components = await self._connection.open_to_write()
+        scope = self.config.scope if "scope" in self.config.named else None
+        found: dict[str, DueLog] = {}
+        page, now = None, self.clock.now()
+        while page is None or page.next is not None:
+            page = await components.store.due.page(scope=scope, now=now, after=None if page is None else page.next)
+            done: list[tuple[WaitingLog, WaitingThread]] = []
+            for log in page.logs:
+                due, is_done = await self._due(components, log, now)
+                if due is not None:
+                    found[due.job.key] = due
+                done += [(log, thread) for thread in log.threads if is_done(thread)]
+            if done:
+                await components.store.due.mark(done)
+        return tuple(found.values())
+
+    async def _due(
+        self, components: Components, log: WaitingLog, now: datetime
+    ) -> tuple[DueLog | None, Callable[[WaitingThread], bool]]:
+        """Return the work of a log, and a function that tells whether a thread has nothing left before its next message."""
+        thread = log.thread
+        config, _ = overridden(await components.config_for(log.resource), thread.overrides)
+        if config.observe:
+            why = log.why_due(config, await components.factor(log.resource, thread.last_model), now)
+        else:
+            why = ("messages may be compacted", False) if config.compaction.automatic else None
+        job = LookJob(resource=log.resource, thread=thread.id, is_shared=log.is_shared, rest=bool(why and why[1]))
+        due = DueLog(job=job, reason=why[0], state=(why[0], *log.state)) if why else None
+        if not config.observe:
+            return due, lambda _: True
+        # After failures the log may have work again when its pause is over.
+        is_open = due is not None or log.runs > 0 or log.failures > 0
+        return due, lambda one: not is_open and (not one.waiting or config.sweep_after is None)
+
+    async def index(self) -> int:
+        """Index everything that waits to be indexed, of all resources, and return how many resources that were."""
+        components = await self._connection.open_to_write()
+        indexing, redact = components.store.indexing, for_the_index(self.config)
+        count, resource = 0, await indexing.next_waiting("")
+        while resource is not None:
+            await indexing.catch_up(resource, redact)
+            count, resource = count + 1, await indexing.next_waiting(resource)
+        return count
 
     # ------------------------------------------------------------ the whole database
 

@@ -19,8 +19,10 @@ from memolog.core.config import Config
 from memolog.core.deadline import in_time
 from memolog.core.exact_json import JsonObject, object_text
 from memolog.core.message import Message, NewMessage
+from memolog.core.observation import Scope
 from memolog.core.own_tools import with_own_apart
 from memolog.core.run import Usage
+from memolog.db.queries import Script
 from memolog.db.scope import check_id
 from memolog.errors import (
     InputError,
@@ -38,7 +40,7 @@ from memolog.log.snapshot import Snapshot
 from memolog.log.state import others_for
 from memolog.log.usage import Lesson, check_usage
 from memolog.log.withdrawals import WithdrawnRows
-from memolog.messages.store import Saved
+from memolog.messages.store import Saved, Then
 from memolog.messages.validation import check_kinds, check_message
 from memolog.store import Store
 
@@ -391,8 +393,13 @@ class Outbox:
         self.hold(pending)
         await self.core.tell(gone.event(pending.resource, pending.thread, now))
 
-    async def save_and_book(self, pending: Pending, messages: Sequence[NewMessage]) -> Saved | None:
-        """Save messages and the usage of their request in one transaction. Return None if one of them can never be saved."""
+    async def save_and_book(
+        self, pending: Pending, messages: Sequence[NewMessage], then: Then | None = None
+    ) -> Saved | None:
+        """Save messages and the usage of their request in one transaction. Return None if one of them can never be saved.
+
+        `then` returns further steps of the transaction.
+        """
         spent = pending.spent.pop(0)
         try:
             return await self.store.save_and_book(
@@ -403,6 +410,7 @@ class Outbox:
                 owner=self.core.owner,
                 usage=_of_thread(spent.usage, pending),
                 lesson=await self._lesson(pending, spent),
+                then=then,
             )
         except BaseException as error:
             pending.spent.insert(0, spent)
@@ -498,6 +506,12 @@ class TurnOutbox:
         self.since: list[Message] = []
         """Messages saved since the last snapshot. If the database fails, a context is built from the snapshot and these."""
         self.saved_tokens = 0
+        self.worker_scope: Scope | None = None
+        """The scope of the log, if a worker shall look at the log when observing is due."""
+        self.is_due: Callable[[int], bool] = lambda _: False
+        """Returns whether observing is due after this many tokens are saved in addition to `saved_tokens`."""
+        self.has_asked = False
+        """Whether a worker was asked to look at the log, in a transaction that saved messages."""
         self._own_calls: set[str] = set()
         # Calls of one turn may overlap, for example with results of parallel tools. Their messages are saved in order.
         self._one_by_one = asyncio.Lock()
@@ -585,6 +599,7 @@ class TurnOutbox:
                 newest=_newest(config),
                 others=others_for(config, decides=decides),
                 limit=config.block_at_for,
+                then=None if config.buffer_on_idle else self._then(),
             )
             self._settle(messages)
             self._track(saved)
@@ -607,8 +622,14 @@ class TurnOutbox:
         async with self._one_by_one:
             if messages := await self._catch_up(fresh):
                 saved = await self._outbox.store.messages.save(
-                    self._resource, self._thread, messages, turn=self.pending.turn, owner=self._outbox.core.owner
+                    self._resource,
+                    self._thread,
+                    messages,
+                    turn=self.pending.turn,
+                    owner=self._outbox.core.owner,
+                    then=self._then(),
                 )
+                self._has_asked(saved)
                 self._note(saved)
                 self._settle(messages)
 
@@ -619,8 +640,9 @@ class TurnOutbox:
                 messages = await self._catch_up(fresh)
                 # While this call waited for its turn, another one may have stored the usage.
                 if messages and len(self.pending.spent) == 1:
-                    saved = await self._outbox.save_and_book(self.pending, messages)
+                    saved = await self._outbox.save_and_book(self.pending, messages, self._then())
                     if saved is not None:
+                        self._has_asked(saved)
                         self._note(saved)
                         self._settle(messages)
                         return
@@ -666,6 +688,17 @@ class TurnOutbox:
             await self._outbox.end_turn(self.pending)
         await self._outbox.record_contexts(self.pending)
 
+    def _then(self) -> Then | None:
+        return None if self.worker_scope is None else self._asking_worker
+
+    def _asking_worker(self, saved: Saved) -> Script[None]:
+        """Ask a worker to look at the log, in the transaction that saves messages, if observing is due after it."""
+        if self.worker_scope is not None and self.is_due(_tokens(saved)):
+            yield from self._outbox.store.jobs.deferring(self._resource, self._thread, self.worker_scope)
+
+    def _has_asked(self, saved: Saved) -> None:
+        self.has_asked = self.has_asked or (self.worker_scope is not None and self.is_due(_tokens(saved)))
+
     def _track(self, saved: Saved) -> None:
         """Store in `pending` whether the last saved message still needs an answer."""
         if saved.messages:
@@ -674,7 +707,11 @@ class TurnOutbox:
     def _note(self, saved: Saved) -> None:
         self._track(saved)
         self.since.extend(saved.messages)
-        self.saved_tokens += sum(message.tokens for message in saved.messages)
+        self.saved_tokens += _tokens(saved)
+
+
+def _tokens(saved: Saved) -> int:
+    return sum(message.tokens for message in saved.messages)
 
 
 def _newest(config: Config) -> int | None:

@@ -27,6 +27,7 @@ from memolog.db.queries import Script, load_queries
 from memolog.db.scope import check_ids
 from memolog.db.sqlite import SqliteEngine
 from memolog.errors import ConfigError, NotADatabase
+from memolog.log.due import Due, Jobs
 from memolog.log.heartbeat import Leases, Processes
 from memolog.log.journal import Journal
 from memolog.log.runs import Extracts, Runs
@@ -36,7 +37,7 @@ from memolog.log.usage import Ledger, Lesson, calibrating, check_usage, summing_
 from memolog.log.withdrawals import Render, Withdrawals, render_again
 from memolog.messages.branches import Branches
 from memolog.messages.clone import Copies
-from memolog.messages.store import Messages, Saved, Weigh, noting_unseen, reporting_files
+from memolog.messages.store import Messages, Saved, Then, Weigh, noting_unseen, reporting_files
 from memolog.messages.threads import Threads, listing_resources
 from memolog.messages.tombstones import Tombstones
 from memolog.search.index import Indexing
@@ -109,6 +110,7 @@ class Store:
         self.cache = MemoryCache()
         self.logs = Logs(engine, clock, new_id, self.cache)
         self.runs = Runs(engine)
+        self.due, self.jobs = Due(engine), Jobs(engine)
         self.journal = Journal(engine)
         of_logs = (engine, clock, new_id, render)
         self.withdrawals = Withdrawals(*of_logs)
@@ -140,14 +142,20 @@ class Store:
         newest: int | None = None,
         others: bool | OtherLimits = True,
         limit: TailLimit | None = None,
+        then: Then | None = None,
     ) -> tuple[Saved, Snapshot]:
-        """Save messages of a running turn. Return the saved messages, and a snapshot that was read after saving."""
+        """Save messages of a running turn. Return the saved messages, and a snapshot that was read after saving.
+
+        `then` returns further steps of the transaction that saves.
+        """
         check_ids(owner=owner)
         ready, now, is_long = await self.messages.ready_soon(resource, thread, messages, turn)
 
         def saving() -> Script[Saved]:
             saved = yield from self.messages.saving(resource, thread, ready, now)
             yield from noting_unseen(resource, thread, saved, turn=turn, owner=owner, now=now)
+            if then is not None:
+                yield from then(saved)
             return saved
 
         saved, snapshot = await self.engine.write_and_read(
@@ -171,8 +179,12 @@ class Store:
         owner: str,
         usage: Usage,
         lesson: Lesson | None = None,
+        then: Then | None = None,
     ) -> Saved:
-        """Save messages of a running turn and the usage of its request in one transaction, and calibrate with `lesson`."""
+        """Save messages of a running turn and the usage of its request in one transaction, and calibrate with `lesson`.
+
+        `then` returns further steps of the transaction.
+        """
         check_ids(owner=owner)
         check_usage(usage)
         ready, now, is_long = await self.messages.ready_soon(resource, thread, messages, turn)
@@ -182,10 +194,13 @@ class Store:
             saved = yield from self.messages.saving(resource, thread, ready, now)
             yield from noting_unseen(resource, thread, saved, turn=turn, owner=owner, now=now)
             yield usage_step(resource, usage, usage.run, at)
-            if lesson is None:
-                return saved, None
-            yield from reporting_files(resource, thread, lesson.files)
-            return saved, (yield from calibrating(resource, lesson.model, lesson.learn, thread=lesson.thread))
+            learnt: Calibration | None = None
+            if lesson is not None:
+                yield from reporting_files(resource, thread, lesson.files)
+                learnt = yield from calibrating(resource, lesson.model, lesson.learn, thread=lesson.thread)
+            if then is not None:
+                yield from then(saved)
+            return saved, learnt
 
         saved, new = await self.engine.write(script, name="store.save_and_book", brief=not is_long)
         if lesson is not None and new is not None:
@@ -261,6 +276,8 @@ async def _open_engine(address: str, config: Config, now: int) -> Engine:
         try:
             await postgres.start()
             await postgres.migrate(now)
+            if config.background == "worker" and not config.read_only:
+                await postgres.open_queue()
         except BaseException:
             await postgres.close()
             raise

@@ -364,6 +364,8 @@ class Turn:
             keep = not self._config.read_only
             self._config = await self._components.config_for(self.resource, self._config, keep=keep)
             self._is_configured = True
+            if self._config.background == "worker" and self._components.store.engine.has_queue and self._config.observe:
+                self._own_outbox.worker_scope, self._own_outbox.is_due = self._config.scope, self._is_due
 
     def _adopt_overrides(self, snapshot: Snapshot) -> None:
         if snapshot.thread.overrides:
@@ -455,6 +457,8 @@ class Turn:
         await self._own_outbox.save_rest()
         await self._own_outbox.end()
         config = self._config
+        if config.background == "worker":
+            return await self._leave_to_worker()
         self._components.compacting.start_automatic(self.resource, self.thread, config)
         if not config.observe or self._snapshot is None or not self._is_due():
             return None
@@ -474,11 +478,26 @@ class Turn:
             hold.give()
         return None
 
-    def _is_due(self) -> bool:
-        """Return whether observing may be due. Does not read the log, because after most turns nothing is due."""
+    async def _leave_to_worker(self) -> None:
+        """Ask a worker to look at the log if something is due, unless the transaction that saved the answer has done so."""
+        components, config = self._components, self._config
+        if not components.store.engine.has_queue:
+            return
+        if config.observe:
+            is_due = self._snapshot is not None and self._is_due() and not self._own_outbox.has_asked
+        else:
+            is_due = await components.compacting.is_due(self.resource, self.thread, config)
+        if is_due:
+            await components.core.hand_over(self.resource, self.thread, config)
+
+    def _is_due(self, new: int = 0) -> bool:
+        """Return whether observing may be due. Does not read the log, because after most turns nothing is due.
+
+        `new` are tokens that are being saved and not yet counted.
+        """
         if self._config.buffer_on_idle or self._snapshot is None:
             return self._config.buffer_on_idle
-        new, factor = self._own_outbox.saved_tokens, self._factor_used
+        new, factor = self._own_outbox.saved_tokens + new, self._factor_used
         log = calibrated(factor, sum(group.tokens for group in self._snapshot.groups))
         step = next_step(
             self._config,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from memolog.connection import Components
 
 q = load_queries("admin/doctor")
+due_queries = load_queries("log/due")
 _YEAR_MICROS: Final = 365 * 24 * 3600 * 1_000_000
 log_queries = load_queries("log/logs")
 # The beginning of a group's text that does not depend on its observations: the thread's alias and the time since the last group.
@@ -348,7 +349,8 @@ def _span_findings(cursor: Row, rows: Sequence[Row]) -> Iterator[Diagnosis]:
         text = f"The groups cover messages up to {end}, but the cursor is at {cursor.seq}."
         place = {"log_pk": cursor.log_pk, "thread_pk": cursor.thread_pk}
         put = q.put_cursor(**place, seq=end, alias=cursor.alias)
-        yield found_at("cursor", where, text, q.drop_cursor(**place), put)
+        look_again = due_queries.look_again(thread_pk=cursor.thread_pk)
+        yield found_at("cursor", where, text, q.drop_cursor(**place), put, look_again)
     for row in ahead:
         if row.first_seq <= end:
             repair = [q.void_group(key=row.pk)] if row.state == "buffered" else []

@@ -32,6 +32,7 @@ from memolog.search.index import clearing_index, reading_scope, resetting_index,
 if TYPE_CHECKING:
     from memolog.connection import Components, Connection
 
+due_queries = load_queries("log/due")
 extract_queries = load_queries("log/extracts")
 q = load_queries("admin/forgetting")
 line_queries = load_queries("log/lines")
@@ -316,6 +317,8 @@ def _forgetting_range(resource: str, where: dict[str, int], at: int) -> Script[F
     extracts = yield q.count_extracts(**where)
     yield extract_queries.delete_extracts_over(**where)
     groups = yield log_queries.void_groups_over(**where)
+    if groups:
+        yield due_queries.look_again(thread_pk=thread_pk)
     yield q.clear_group_hints(**from_here)
     hints = yield q.clear_thread_hints(**from_here)
     prompts = yield q.delete_prompts(**from_here)

@@ -75,14 +75,22 @@ class Compacting:
 
     def start_automatic(self, resource: str, thread: str, config: Config) -> None:
         """Compact old messages in the background, if `observe` is False and `compaction.automatic` is True."""
-        key = (resource, thread)
+        if not config.observe and not config.read_only and config.compaction.automatic:
+            self._core.runner.spawn(self.automatic(resource, thread, config))
+
+    async def is_due(self, resource: str, thread: str, config: Config) -> bool:
+        """Return whether `start_automatic` would compact messages."""
+        if config.observe or config.read_only or not config.compaction.automatic:
+            return False
+        _, due = await self._store.compactions.due(resource, thread, keep=config.compaction.after)
+        return due >= config.compaction.batch
+
+    async def automatic(self, resource: str, thread: str, config: Config) -> None:
+        """Compact old messages if `observe` is False and `compaction.automatic` is True, and wait for it."""
+        keep, key = config.compaction.after, (resource, thread)
         if config.observe or config.read_only or not config.compaction.automatic or key in self._under_way:
             return
         self._under_way.add(key)
-        self._core.runner.spawn(self._automatic(resource, thread, config))
-
-    async def _automatic(self, resource: str, thread: str, config: Config) -> None:
-        keep = config.compaction.after
         try:
             after, due = await self._store.compactions.due(resource, thread, keep=keep)
             name, lasts = f"compact {thread[:_NAME_CHARACTERS]}", timedelta(seconds=config.lease)
@@ -97,7 +105,7 @@ class Compacting:
         except Exception as error:  # noqa: BLE001 - a background task has no caller, so the error becomes an event
             self._core.bus.degraded(resource, thread, "compacting", error)
         finally:
-            self._under_way.discard((resource, thread))
+            self._under_way.discard(key)
 
     # ------------------------------------------------------------ batches
 

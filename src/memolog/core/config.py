@@ -58,6 +58,7 @@ Durability: TypeAlias = Literal["normal", "full"]
 Grounding: TypeAlias = Literal["keep", "flag", "drop"]
 BudgetScope: TypeAlias = Literal["thread", "resource", "all"]
 OverBudget: TypeAlias = Literal["extractive", "wait"]
+Background: TypeAlias = Literal["loop", "worker"]
 
 LASTING: Final = (
     "scope",
@@ -246,6 +247,17 @@ class Config(SettingGroup):
     activate_on_model_change: bool = declare(FLAG, True, "Whether a change of model activates buffered groups early.")
     buffer_on_idle: bool = declare(
         FLAG, False, "Whether the end of a turn buffers all messages, even if there are few."
+    )
+    background: Background = declare(
+        choice(*get_args(Background)),
+        "loop",
+        "Who observes, reflects, compacts and indexes in the background: the process of the turn (loop), or `memolog worker`.",
+    )
+    sweep_after: float | None = declare(
+        optional(seconds()),
+        3_600,
+        "The time without a new message after which a worker observes the last messages of a thread, even if they are few; None: "
+        "never.",
     )
     scope: Scope = declare(
         choice(*get_args(Scope)),

@@ -29,6 +29,8 @@ class Engine(ABC):
     """Called with `NAME` after the commit of each write, on the thread of the write."""
     file: str | None = None
     """The path of the database, if it is one file."""
+    has_queue: bool = False
+    """Whether the database has the tables of a job queue, so that jobs for workers can be added to it."""
 
     @abstractmethod
     async def read(self, work: Work[T], *, brief: bool = True) -> T:

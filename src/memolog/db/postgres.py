@@ -73,6 +73,19 @@ _GONE = (
 )
 
 
+# What Memolog and the worker use of the job queue.
+_QUEUE_PARTS = frozenset(
+    {
+        "procrastinate_defer_jobs_v1",
+        "procrastinate_fetch_job_v2",
+        "procrastinate_finish_job_v1",
+        "procrastinate_jobs_queueing_lock_idx_v1",
+        "procrastinate_register_worker_v1",
+        "procrastinate_retry_job_v2",
+    }
+)
+
+
 class _LostRace(Exception):
     """A transaction was not committed and may succeed when it runs again, for example after a race or a lost connection."""
 
@@ -342,6 +355,38 @@ class PostgresEngine(Engine):
             values = (migration.version, migration.name, migration.checksum, now)
             await connection.execute(f"{RECORD} VALUES ($1, $2, $3, $4)", *values)
 
+    async def open_queue(self) -> None:
+        """Create the tables of the job queue in our schema if they are missing, and check that their version fits."""
+        async with self._connection() as connection:
+            try:
+                async with connection.transaction():
+                    await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK_KEY)
+                    await connection.execute(f'SET LOCAL search_path = "{self.options.schema}"')
+                    if not await connection.fetchval("SELECT to_regclass('procrastinate_jobs')"):
+                        await connection.execute(_queue_schema())
+                    await self._check_queue(connection)
+            except MemologError:
+                raise
+            except Exception as error:
+                raise self._mapped(error) from error
+        self.has_queue = True
+
+    async def _check_queue(self, connection: Connection) -> None:
+        schema = self.options.schema
+        rows = await connection.fetch(
+            "SELECT proname FROM pg_proc WHERE pronamespace = $1::text::regnamespace UNION ALL "
+            "SELECT indexname FROM pg_indexes WHERE schemaname = $1::text",
+            schema,
+        )
+        missing = sorted(_QUEUE_PARTS - {row[0] for row in rows})
+        if missing:
+            raise ConfigError(
+                f"The tables of Procrastinate in the schema {schema} are of another version: {missing[0]} is missing.",
+                why="Memolog needs the tables of Procrastinate 3.",
+                then="Stop the workers and apply the migrations of Procrastinate to this schema, or, if no job waits, drop the "
+                "tables, types and functions whose names begin with procrastinate_. Memolog creates them again.",
+            )
+
     # ------------------------------------------------------------ the end
 
     async def settled(self) -> None:
@@ -412,6 +457,18 @@ def _delay(attempt: int) -> float:
 
 async def _applied(connection: Connection) -> list[tuple[int, str]]:
     return [(int(row[0]), str(row[1])) for row in await connection.fetch(READ_RECORD)]
+
+
+def _queue_schema() -> str:
+    """Return the SQL that creates the tables of the job queue."""
+    try:
+        from procrastinate.schema import SchemaManager  # noqa: PLC0415 - only needed to create the tables
+    except ImportError as missing:
+        raise ConfigError(
+            'background = "worker" needs the tables of Procrastinate, which are missing, and Procrastinate is not installed.',
+            then='Install it with: pip install "memolog[worker]", or start `memolog worker` once, which creates the tables.',
+        ) from missing
+    return SchemaManager.get_schema()
 
 
 async def _no_reset(connection: Connection) -> None:

@@ -49,8 +49,8 @@ _LEAST_FACTOR, _MOST_FACTOR = 0.75, 1.25
 # One model call can observe short spans of several threads. Together they have at most this many tokens, because a failed call
 # loses all of them.
 _BATCH_TOKENS = 10_000
-# After a reflection the log must grow by at least this share of its limit before the next reflection.
-_GROWTH = 0.1
+GROWTH = 0.1
+"""After a reflection the log must grow by at least this share of its limit before the next reflection."""
 
 _OPENS: Callable[[Weight], tuple[str, ...]] = attrgetter("opens")
 
@@ -86,8 +86,12 @@ class FreeStretch:
 
 
 def recover(state: State, config: Config, now: datetime) -> Recover | None:
-    """Take over a run whose lease has ended, or retry a failed run whose retry is due."""
-    del config
+    """Take over a run whose lease has ended, or retry a failed run whose retry is due.
+
+    If background runs are left to a worker, a turn does so only if the tail or the log is so large that turns wait.
+    """
+    if not (state.asked.may_start or _is_urgent(state, config)):
+        return None
     for run in sorted(state.runs, key=lambda run: (run.span.first if run.span else 0, run.id)):
         if run.status == "running" and (run.is_silent or run.lease_until <= now):
             return Recover(run=run.id, fence=run.fence, reason="the lease of its owner has ended")
@@ -151,7 +155,8 @@ def activate_reflection(state: State, config: Config, now: datetime) -> Activate
 
 def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
     """Observe in the background whenever the tail has grown by a step."""
-    if _is_resting(state, now) or len(state.running("observe")) >= config.observation.parallel:
+    is_busy = len(state.running("observe")) >= config.observation.parallel
+    if _is_resting(state, now) or is_busy or not state.asked.may_start:
         return None
     step = _step(state, config)
     stretches = _stretches(state, apart_from=(step or 0) // 2)
@@ -220,13 +225,15 @@ def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
         return None
     is_urgent = state.log_tokens >= config.reflect_block_at
     may_wait = state.asked.may_wait and ((is_urgent and not state.own_tail.is_backlog) or by_hand)
+    if not (state.asked.may_start or may_wait):
+        return None
     for run in state.runs:
         if run.kind == "reflect":
             waiting = may_wait and run.status == "running"
             return Reflect(run=run.id, groups=(), reason=_full(state, config), wait=True) if waiting else None
     if not by_hand:
         is_untried = state.log.generation == 0 and not state.log.settled_tokens
-        has_grown = is_untried or state.log_tokens >= state.log.settled_tokens + _GROWTH * config.reflect_at
+        has_grown = is_untried or state.log_tokens >= state.log.settled_tokens + GROWTH * config.reflect_at
         if state.log_tokens < config.reflect_background_at or not has_grown:
             return None
         # A shared log is not reflected before each of its threads was observed once.
@@ -237,7 +244,7 @@ def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
     # A single reflection is condensed again only if the log would not fit otherwise.
     if _is_condensed(groups) and (by_hand or not groups or state.log_tokens < config.reflect_at):
         return None
-    if not (by_hand or is_urgent) and state.scaled(sum(entry.tokens for entry in groups)) < _GROWTH * config.reflect_at:
+    if not (by_hand or is_urgent) and state.scaled(sum(entry.tokens for entry in groups)) < GROWTH * config.reflect_at:
         # A few observations can hardly be shortened, so they are not worth a model call.
         return None
     reason = "asked for by hand" if by_hand else _full(state, config)
@@ -345,9 +352,7 @@ def _room(state: State, config: Config, groups: tuple[GroupRow, ...]) -> int | N
     if groups[0] is not state.entries[0]:
         return None
     rest = sum(group.tokens for group in state.entries) - sum(group.tokens for group in groups)
-    return max(
-        state.counted(config.reflect_at // 2), state.counted(round((1 - 2 * _GROWTH) * config.reflect_at)) - rest
-    )
+    return max(state.counted(config.reflect_at // 2), state.counted(round((1 - 2 * GROWTH) * config.reflect_at)) - rest)
 
 
 def _full(state: State, config: Config) -> str:
@@ -411,6 +416,12 @@ def _filled(tokens: Sequence[int], step: int, limit: int) -> int:
 def batch_step(step: int, limit: int) -> int:
     """Return the step for short stretches of several threads. `limit` has the tokens at which the tail is full."""
     return max(step, min(_BATCH_TOKENS, limit // 3))
+
+
+def _is_urgent(state: State, config: Config) -> bool:
+    """Return whether the tail of the thread or the log is so large that a turn may wait for a model."""
+    limit = config.block_at_for(state.log_tokens) if config.buffer_step is not None else config.threshold
+    return state.own_tail.tokens >= limit or state.log_tokens >= config.reflect_block_at
 
 
 def _is_full(state: State, config: Config) -> bool:

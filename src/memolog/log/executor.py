@@ -192,6 +192,11 @@ class Core:
             self._journal.tell_later(decided)
             if isinstance(decision, Wait | Trim):
                 break
+            if config.background == "worker" and asked.may_start and not asked.by_hand and _is_background(decision):
+                # A worker does this. Decide again, because the turn itself may have to wait for a run or activate a group.
+                await self.hand_over(resource, thread, config)
+                asked = replace(asked, may_start=False)
+                continue
             started = asyncio.get_running_loop().time()
             patience = None if deadline is None else deadline - waited
             try:
@@ -215,6 +220,11 @@ class Core:
             snapshot = await self._read(resource, thread, config, asked, hold)
         await self._journal.flush(resource)
         return snapshot, names
+
+    async def hand_over(self, resource: str, thread: str, config: Config) -> None:
+        """Ask a worker to look at the log of a thread. A SQLite worker asks the database itself, so nothing is written there."""
+        if self.store.engine.has_queue:
+            await self.store.jobs.defer(resource, thread, config.scope)
 
     async def _read(self, resource: str, thread: str, config: Config, asked: Asked, hold: Hold) -> Snapshot:
         return await self.store.logs.snapshot(
@@ -526,6 +536,11 @@ class Core:
 
 def _decided(snapshot: Snapshot, config: Config, asked: Asked, now: datetime) -> Decision:
     return decide(state_of(snapshot, config, asked), config, now)
+
+
+def _is_background(decision: Decision) -> bool:
+    """Return whether a decision starts a run that the caller does not wait for."""
+    return isinstance(decision, Buffer | Recover) or (isinstance(decision, Reflect) and not decision.wait)
 
 
 def _is_wait(decision: Decision) -> bool:

@@ -134,7 +134,7 @@ class Runner:
         self._tell, self._chance = tell, chance
         self._batches: dict[str, RunBatch] = {}
         # A task outlives its batch, because it calls `then` after the runs have ended.
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], RunBatch | None] = {}
         self._closing = False
 
     def batch(self, run: str) -> RunBatch | None:
@@ -149,12 +149,12 @@ class Runner:
         for claim in claims:
             self._batches[claim.run] = batch
         batch.task = background_task(self._carry_out(batch), name=f"memolog-run-{claims[0].run}")
-        self._tasks.add(batch.task)
+        self._tasks[batch.task] = batch
         batch.task.add_done_callback(self._ended)
         return batch
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled():
             # Only SystemExit or KeyboardInterrupt can be here. The loop has raised it, so mark it as retrieved.
             task.exception()
@@ -162,14 +162,19 @@ class Runner:
     def spawn(self, work: Coroutine[object, object, None]) -> None:
         """Run a coroutine in the background. `settled` and `close` wait for it too."""
         task = background_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
-    async def finished(self, resource: str, thread: str | None, seconds: float) -> None:
-        """Wait for the batches of a thread, at most `seconds`. `thread=None` means all threads of the resource."""
-        mine = (batch for batch in self._batches.values() if batch.resource == resource)
-        if tasks := {batch.task for batch in mine if thread is None or batch.thread == thread}:
+    async def finished(self, resource: str, thread: str | None, seconds: float | None) -> bool:
+        """Wait for the batches of a thread, at most `seconds` if there is a limit, and return whether there were any.
+
+        `thread=None` means all threads of the resource.
+        """
+        mine = [batch for batch in self._tasks.values() if batch is not None and batch.resource == resource]
+        tasks = {batch.task for batch in mine if thread is None or batch.thread == thread}
+        if tasks:
             await asyncio.wait(tasks, timeout=seconds)
+        return bool(tasks)
 
     async def settled(self) -> None:
         """Wait until this process has no run and no other background task."""

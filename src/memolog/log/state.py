@@ -218,6 +218,8 @@ class Asked:
     """Whether the caller may wait for a model. False in the background, and when a turn has used up its deadline."""
     may_activate: bool = True
     """False in the background, because the log changes only right before a context is built from it."""
+    may_start: bool = True
+    """False if background runs are left to a worker. Then only runs that the caller must wait for are started."""
     ending: bool = False
     """True at the end of a turn."""
     by_hand: frozenset[str] = frozenset()

@@ -24,6 +24,7 @@ from memolog.log.render import render_group
 from memolog.log.snapshot import GroupRow, group_row, new_generation
 from memolog.log.store import reading_observations
 
+due_queries = load_queries("log/due")
 extract_queries = load_queries("log/extracts")
 q = load_queries("log/logs")
 line_queries = load_queries("log/lines")
@@ -134,6 +135,8 @@ def withdrawing_derived(
         for line in (yield line_queries.citing(**where)):
             if line.group_state in _SHOWN_GROUPS:
                 lost.setdefault(line.log_pk, {})[line.pk] = line
+    if groups:
+        yield due_queries.look_again(thread_pk=thread_pk)
     observations: list[str] = []
     for log_pk, lines in sorted(lost.items()):
         instead = (yield from mend(list(lines.values()))) if mend is not None else {}

@@ -101,6 +101,10 @@ class Saved:
     """The number of messages that were not saved because they had been forgotten."""
 
 
+Then: TypeAlias = Callable[[Saved], Script[None]]
+"""Further steps of the transaction that has saved messages."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ready:
     """A checked message and its column values, without thread and sequence number."""
@@ -138,11 +142,13 @@ class Messages(Calls):
         turn: str | None = None,
         owner: str | None = None,
         is_told_again: bool = False,
+        then: Then | None = None,
     ) -> Saved:
         """Save one or many messages of one thread in this order. After an error none of them is saved.
 
         A missing thread is created. `owner` is the process that runs the turn: until a reply is saved, no message of the turn
         enters a log. Set `is_told_again` for messages from another system: forgotten messages among them are not saved again.
+        `then` returns further steps of the transaction.
         """
         given = [messages] if isinstance(messages, NewMessage) else messages
         check_optional_ids(owner=owner)
@@ -158,6 +164,8 @@ class Messages(Calls):
                 saved = replace(saved, left=len(left))
             if turn is not None and owner is not None:
                 yield from noting_unseen(resource, thread, saved, turn=turn, owner=owner, now=now)
+            if then is not None:
+                yield from then(saved)
             return saved
 
         return await self.engine.write(script, name="messages.save", brief=not is_long)

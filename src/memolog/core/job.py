@@ -1,0 +1,43 @@
+"""The job that asks a worker to look at a log. A job holds no work: what is to be done follows from the rows of the log."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Final
+
+from memolog.core.exact_json import JsonObject
+
+QUEUE: Final = "memolog"
+LOOK: Final = "memolog.look"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookJob:
+    """The request to look at the log of a thread."""
+
+    resource: str
+    thread: str
+    """A thread of the log. Of a shared log, any thread."""
+    is_shared: bool
+    rest: bool = False
+    """Whether messages are observed too that are fewer than a step."""
+
+    @property
+    def key(self) -> str:
+        """Return the same short text for all jobs of a log. No two jobs with one key wait at the same time."""
+        log = f"{self.resource}\0{'' if self.is_shared else self.thread}"
+        return f"{LOOK}:{hashlib.sha256(log.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+    @property
+    def arguments(self) -> JsonObject:
+        """Return the arguments of the job."""
+        return {"resource": self.resource, "thread": self.thread, "rest": self.rest}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueLog:
+    """A log that has background work."""
+
+    job: LookJob
+    reason: str
+    state: tuple[object, ...]
+    """A value that differs after every change of the log. If a worker found nothing to do, it can wait until this changes."""

@@ -1,0 +1,237 @@
+"""Find the logs that have background work, with one query, and ask workers to look at a log.
+
+The query reads the threads that have changed since a worker last looked at them, and the runs that ended without a result. The
+rules here are those of `decide`, but on sums of tokens. So `decide` may still find that nothing can be done, for example because
+a tool call has no result yet.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from memolog.core.clock import from_micros, to_micros
+from memolog.core.config import Config
+from memolog.core.exact_json import JsonObject, dumps
+from memolog.core.job import LOOK, QUEUE, LookJob
+from memolog.core.observation import Scope
+from memolog.db.engine import Calls, writes
+from memolog.db.queries import Row, Script, load_queries
+from memolog.db.rows import moment, object_in
+from memolog.db.scope import check_ids
+from memolog.log.decide import GROWTH, breaker_is_open, is_due, next_step
+from memolog.text.tokens import calibrated
+
+q = load_queries("log/due")
+
+# The threads that one query reads. All threads of a shared log are read together, even if they are more.
+_PAGE: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingThread:
+    """A thread, and how many of its tokens and messages no group and no run covers."""
+
+    id: str
+    pk: int
+    last_seq: int
+    updated_at: datetime
+    overrides: JsonObject
+    last_model: str | None
+    uncovered: int
+    """The tokens of messages after the cursor."""
+    free: int
+    """The tokens of messages after the cursor that are in no buffered group and no run."""
+    waiting: int
+    """The number of those messages."""
+    has_hole: bool
+    """Whether some of those messages are before a buffered group or a run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingLog:
+    """A log with its threads, the longest idle first, and the sums that show whether it has work."""
+
+    resource: str
+    is_shared: bool
+    threads: tuple[WaitingThread, ...]
+    pk: int | None
+    """None if the log does not exist yet."""
+    version: int
+    generation: int
+    failures: int
+    retry_at: datetime | None
+    runs: int
+    """The number of runs without a result."""
+    observing: int
+    """The number of observer runs under way."""
+    expired: int
+    """The number of runs whose lease has ended."""
+    next_try: datetime | None
+    """When the first failed run may be tried again."""
+    tokens: int
+    settled_tokens: int
+    has_reflection: bool
+
+    @property
+    def waiting(self) -> int:
+        """Return the number of messages that no group and no run covers."""
+        return sum(thread.waiting for thread in self.threads)
+
+    @property
+    def thread(self) -> WaitingThread:
+        """Return the thread to look at: the longest idle one with messages that no group and no run covers."""
+        return next((thread for thread in self.threads if thread.waiting), self.threads[-1])
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """Return a value that differs after every change of the log or of its threads."""
+        return (self.pk, self.version, self.runs, *((thread.pk, thread.last_seq) for thread in self.threads))
+
+    def why_due(self, config: Config, factor: float, now: datetime) -> tuple[str, bool] | None:
+        """Return why a worker should look at the log, and whether also at messages that are fewer than a step."""
+        if self.expired:
+            return "a run was left behind", False
+        if self.next_try is not None and is_due(self.next_try, now) and is_due(self.retry_at, now):
+            return "a failed run may be tried again", False
+        if breaker_is_open(self.failures, self.retry_at, now):
+            return None
+        return self._why_observe(config, factor, now) or self._why_reflect(config, factor)
+
+    def _why_observe(self, config: Config, factor: float, now: datetime) -> tuple[str, bool] | None:
+        if self.observing >= config.observation.parallel or not self.waiting:
+            return None
+        free = sum(calibrated(factor, thread.free) for thread in self.threads)
+        uncovered = sum(calibrated(factor, thread.uncovered) for thread in self.threads)
+        log_tokens, step = calibrated(factor, self.tokens), config.buffer_step
+        if step is not None and self.observing:
+            step = step * (4 + self.observing) // 4
+        elif step is not None:
+            step = next_step(config, log=log_tokens, uncovered=uncovered, taken=uncovered - free)
+        if any(thread.has_hole for thread in self.threads):
+            return "buffered groups wait for earlier messages", False
+        if step is not None and free >= step:
+            return f"{free:,} tokens are new", False
+        if free == uncovered >= config.threshold_for(log_tokens):
+            return f"the tail has {uncovered:,} tokens", False
+        idle = now - max(thread.updated_at for thread in self.threads)
+        if config.sweep_after is not None and idle >= timedelta(seconds=config.sweep_after):
+            return f"{self.waiting:,} messages are left", True
+        return None
+
+    def _why_reflect(self, config: Config, factor: float) -> tuple[str, bool] | None:
+        tokens, settled = calibrated(factor, self.tokens), calibrated(factor, self.settled_tokens)
+        is_untried = self.generation == 0 and not settled
+        has_grown = is_untried or tokens >= settled + GROWTH * config.reflect_at
+        if self.has_reflection or tokens < config.reflect_background_at or not has_grown:
+            return None
+        return f"the log has {tokens:,} tokens", False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingPage:
+    """Some logs that may have work, and where the next page begins. `next` is None after the last page."""
+
+    logs: tuple[WaitingLog, ...]
+    next: tuple[int, int] | None
+
+
+class Due(Calls):
+    """Finds the logs with background work. For workers, which act for the whole database."""
+
+    async def page(
+        self, *, scope: Scope | None, now: datetime, after: tuple[int, int] | None = None, resource: str | None = None
+    ) -> WaitingPage:
+        """Return a page of the logs that may have work. `scope` is the scope that the configuration sets, if it sets one.
+
+        With `resource`, all threads of this resource are read. Otherwise the threads of all resources that have changed since
+        a worker last looked at them, and on the first page also the logs with runs that were left behind.
+        """
+        at, key = after or (-1, -1)
+        values = {
+            "scope": None if scope is None else dumps(scope),
+            "now": to_micros(now),
+            "after_at": at,
+            "after_pk": key,
+            "limit": _PAGE,
+        }
+        if resource is not None:
+            check_ids(resource=resource)
+        step = q.due(**values) if resource is None else q.due_of(resource=resource, **values)
+
+        def script() -> Script[WaitingPage]:
+            rows = yield step
+            is_full = bool(rows) and rows[0].page_size == _PAGE
+            return WaitingPage(logs=tuple(_logs(rows)), next=(rows[0].page_at, rows[0].page_pk) if is_full else None)
+
+        return await self.engine.read(script)
+
+    @writes("due.mark")
+    def mark(self, threads: Sequence[tuple[WaitingLog, WaitingThread]]) -> Script[None]:
+        """Note that nothing is left to do for some threads, as long as no message is added."""
+        yield q.mark.many(
+            [
+                {"thread_pk": thread.pk, "last_seq": thread.last_seq, "log_pk": log.pk, "version": log.version}
+                # All writers lock threads in the order of their keys.
+                for log, thread in sorted(threads, key=lambda pair: pair[1].pk)
+            ]
+        )
+
+
+class Jobs(Calls):
+    """Asks workers to look at a log. On SQLite there is nothing to do, because its worker asks the database what is due."""
+
+    @writes("jobs.defer")
+    def defer(self, resource: str, thread: str, scope: Scope) -> Script[None]:
+        """Ask a worker to look at the log of a thread. If such a job waits already, nothing is added."""
+        yield from self.deferring(resource, thread, scope)
+
+    def deferring(self, resource: str, thread: str, scope: Scope) -> Script[None]:
+        """Add the job in the transaction of the caller. It must be the last step, because it may wait for another transaction."""
+        check_ids(resource=resource, thread=thread)
+        if self.engine.has_queue:
+            job = LookJob(resource=resource, thread=thread, is_shared=scope == "resource")
+            yield q.defer(queue=QUEUE, task=LOOK, key=job.key, arguments=dumps(job.arguments))
+
+
+def _logs(rows: Iterable[Row]) -> Iterable[WaitingLog]:
+    found: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row.resource, row.owner), []).append(row)
+    return (_log(of_log) for of_log in found.values())
+
+
+def _log(rows: Sequence[Row]) -> WaitingLog:
+    row = rows[0]
+    return WaitingLog(
+        resource=row.resource,
+        is_shared=not row.owner,
+        threads=tuple(map(_thread, rows)),
+        pk=row.log_pk,
+        version=row.version or 0,
+        generation=row.generation or 0,
+        failures=row.failures or 0,
+        retry_at=moment(row.retry_at),
+        runs=row.runs,
+        observing=row.observing,
+        expired=row.expired,
+        next_try=moment(row.next_try),
+        tokens=row.log_tokens,
+        settled_tokens=row.settled_tokens or 0,
+        has_reflection=bool(row.reflections),
+    )
+
+
+def _thread(row: Row) -> WaitingThread:
+    return WaitingThread(
+        id=row.thread,
+        pk=row.thread_pk,
+        last_seq=row.last_seq,
+        updated_at=from_micros(row.updated_at),
+        overrides=object_in(row.overrides),
+        last_model=row.last_model,
+        uncovered=row.uncovered,
+        free=row.free,
+        waiting=row.waiting,
+        has_hole=row.first_waiting is not None and row.last_taken is not None and row.first_waiting < row.last_taken,
+    )
