@@ -1,11 +1,10 @@
-"""Functions that MCP server and gateway share: checks of tokens and loopback addresses, a server on a socket, signals."""
+"""Functions that MCP server and gateway share: checks of tokens and loopback addresses, a server on a socket."""
 
 import asyncio
 import errno
-import signal
 import socket
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from ipaddress import ip_address
 from typing import Final
 
@@ -85,12 +84,3 @@ async def serving(config: uvicorn.Config, listener: socket.socket) -> AsyncGener
         server.should_exit = True
         await task
         listener.close()
-
-
-def caught(*signals: signal.Signals) -> "asyncio.Queue[signal.Signals]":
-    """Return a queue that receives these signals. On systems without signal handlers, a signal ends the program as usual."""
-    queue: asyncio.Queue[signal.Signals] = asyncio.Queue()
-    with suppress(NotImplementedError, RuntimeError, ValueError):
-        for one in signals:
-            asyncio.get_running_loop().add_signal_handler(one, queue.put_nowait, one)
-    return queue

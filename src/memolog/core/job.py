@@ -30,7 +30,7 @@ class LookJob:
     @property
     def arguments(self) -> JsonObject:
         """Return the arguments of the job."""
-        return {"resource": self.resource, "thread": self.thread, "rest": self.rest}
+        return {"resource": self.resource, "thread": self.thread, "shared": self.is_shared, "rest": self.rest}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Serve a memory to other programs: `mcp` (Model Context Protocol) and `proxy` (OpenAI and Anthropic clients)."""
+"""Serve a memory to other programs: `mcp` (Model Context Protocol), `proxy` (OpenAI and Anthropic clients) and `worker`."""
 
 import os
 import signal
@@ -115,7 +115,7 @@ async def _serve_streams(served: "Served") -> None:
     import asyncio
 
     from memolog.apps.mcp.server import serve_stdio
-    from memolog.apps.network import caught
+    from memolog.apps.signals import caught
 
     serving = asyncio.create_task(serve_stdio(served))
     ending = asyncio.create_task(caught(signal.SIGINT, signal.SIGTERM).get())
@@ -222,7 +222,7 @@ async def proxy(
 
     from memolog.apps.gateway.app import serve
     from memolog.apps.gateway.settings import GatewaySettings, read_tokens
-    from memolog.apps.network import caught
+    from memolog.apps.signals import caught
 
     settings = GatewaySettings(
         openai=openai,
@@ -267,3 +267,50 @@ def _addresses(url: str, settings: "GatewaySettings") -> list[tuple[str, str]]:
 def _token(file: str | None) -> str | None:
     """Return the token from the file or the environment. It is not an option, because other users can see a process's options."""
     return os.environ.get("MEMOLOG_PROXY_TOKEN") or None if file is None else read_text(file).strip()
+
+
+_Concurrency = Annotated[int, typer.Option(help="Maximum number of logs to work on at the same time.", min=1)]
+_Every = Annotated[
+    int, typer.Option(help="Seconds between two searches for work without a job; only on PostgreSQL.", min=1, max=60)
+]
+_Grace = Annotated[
+    float, typer.Option(help="Maximum seconds from SIGTERM or Ctrl-C to the end. Unfinished work is given back.", min=0)
+]
+_Once = Annotated[bool, typer.Option("--once", help="Do all work that is due, and exit; for cron.")]
+
+
+@verb(app, needs="address", writes=True, example="memolog worker --once\nmemolog worker --db postgresql://app@db/app")
+async def worker(
+    call: Call, concurrency: _Concurrency = 8, every: _Every = 60, grace: _Grace = 25.0, once: _Once = False
+) -> Answer:
+    """Do the background work of other processes: observe, reflect, compact, index, and forget what is too old.
+
+    Set background = "worker" in the processes that hold the conversations. On PostgreSQL any number of workers may run, on any
+    number of machines. A SQLite file has one worker. Progress is written to standard error, and with --json as one JSON document
+    for each line to standard output.
+    """
+    import asyncio
+
+    from memolog.apps.signals import caught
+    from memolog.apps.worker.process import WorkerOptions, run_worker
+
+    refuse_missing(call.address)
+    stop, signals = asyncio.Event(), caught(signal.SIGINT, signal.SIGTERM)
+
+    async def wait_for_signal() -> None:
+        await signals.get()
+        stop.set()
+
+    def report(words: str, values: dict[str, object]) -> None:
+        if call.as_json:
+            print_json(values)
+        else:
+            console(to_stderr=True).print(styled(words), soft_wrap=True)
+
+    waiting = asyncio.create_task(wait_for_signal())
+    options = WorkerOptions(concurrency=concurrency, every=every, grace=grace, once=once)
+    try:
+        counts = await run_worker(call.address, call.config, options, report=report, stop=stop)
+    finally:
+        waiting.cancel()
+    return Answer(data=None, is_printed=True, code=3 if once and (counts.errors or counts.failed_runs) else 0)

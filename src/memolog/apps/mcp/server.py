@@ -32,7 +32,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from memolog.apps.mcp import prompts, resources
 from memolog.apps.mcp.resources import Served, wire_json
 from memolog.apps.mcp.subscriptions import Changes, Listening
-from memolog.apps.network import caught, check_token, is_loopback, open_socket, serving, url_of
+from memolog.apps.network import check_token, is_loopback, open_socket, serving, url_of
+from memolog.apps.signals import caught
 from memolog.core.exact_json import loads
 from memolog.core.message import FilePart, file_content
 from memolog.core.own_tools import called_tool

@@ -1,0 +1,1 @@
+"""Workers: processes that do the background work of other processes."""

@@ -1,0 +1,123 @@
+"""Work by asking the database what is due: the worker of a SQLite file, and one pass over any database (`--once`)."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+from memolog.apps.worker.work import Work
+from memolog.core.job import DueLog
+from memolog.errors import ConfigError, Conflict, MemologError
+
+# The seconds between two questions: the shortest while there is work, then more and more.
+_SHORTEST: Final = 1.0
+_LONGEST: Final = 5.0
+_UPKEEP_SECONDS: Final = 3_600.0
+
+
+async def pass_once(work: Work, *, concurrency: int) -> None:
+    """Do everything that is due in the database, and return."""
+    poll = _Poll(work, concurrency)
+    while await poll.begin() or poll.running:
+        await poll.wait(None)
+    await work.index()
+    await work.upkeep()
+
+
+async def poll_forever(work: Work, *, concurrency: int, stop: asyncio.Event, grace: float) -> None:
+    """Do what is due until `stop` is set. Then wait for the work under way, at most `grace` seconds, and cancel it."""
+    poll, loop = _Poll(work, concurrency), asyncio.get_running_loop()
+    pause, next_upkeep = _SHORTEST, loop.time()
+    stopping = asyncio.ensure_future(stop.wait())
+    while not stop.is_set():
+        try:
+            found = await poll.begin()
+            await work.index()
+            if loop.time() >= next_upkeep:
+                next_upkeep = loop.time() + _UPKEEP_SECONDS
+                await work.upkeep()
+        except MemologError as error:
+            work.failed("asking the database for work", error)
+            found = False
+        pause = _SHORTEST if found or poll.running else min(_LONGEST, pause * 1.25)
+        await poll.wait(pause, stopping)
+    await poll.end(grace)
+
+
+class _Poll:
+    """Looks at several logs at a time, and at each log once at a time."""
+
+    def __init__(self, work: Work, concurrency: int) -> None:
+        self._work, self._concurrency = work, concurrency
+        self.running: dict[str, asyncio.Task[None]] = {}
+
+    async def begin(self) -> bool:
+        """Begin to work on the logs that are due, as many as fit, and return whether there were any."""
+        due = [one for one in await self._work.due() if one.job.key not in self.running]
+        for one in due[: max(0, self._concurrency - len(self.running))]:
+            key = one.job.key
+            self.running[key] = task = asyncio.create_task(self._look(one), name=f"memolog-look-{key}")
+            task.add_done_callback(lambda _, key=key: self.running.pop(key, None))
+        return bool(due)
+
+    async def _look(self, one: DueLog) -> None:
+        try:
+            await self._work.look(one.job)
+        except MemologError as error:
+            self._work.failed(f"looking at {one.job.resource}: {one.job.thread}", error)
+            # Without this pause, a log whose look always fails would keep the worker busy.
+            await asyncio.sleep(_SHORTEST)
+
+    async def wait(self, seconds: float | None, *others: "asyncio.Future[object]") -> None:
+        """Wait until one of the tasks ends, or so many seconds. If no task fits any more, wait for one to end."""
+        waiting = {*self.running.values(), *others}
+        if waiting:
+            await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+
+    async def end(self, grace: float) -> None:
+        """Wait for the tasks, at most `grace` seconds, then cancel them. Closing the memory releases the leases of their runs."""
+        if self.running:
+            _, late = await asyncio.wait(set(self.running.values()), timeout=grace)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+
+
+@contextmanager
+def only_worker(path: str) -> Generator[None]:
+    """Make sure that no other worker uses the same SQLite file. The lock ends with the process, however it ends."""
+    if path == ":memory:":
+        raise ConfigError(
+            "A worker cannot use a database in RAM.",
+            why="No other process can reach that database.",
+            then="Pass a file with --db.",
+        )
+    with contextlib.closing(sqlite3.connect(f"{path}-worker", isolation_level=None, timeout=0.0)) as lock:
+        try:
+            lock.execute("CREATE TABLE IF NOT EXISTS worker (pid INTEGER, host TEXT)")
+            lock.execute("BEGIN IMMEDIATE")
+            lock.execute("DELETE FROM worker")
+            lock.execute("INSERT INTO worker VALUES (?, ?)", (os.getpid(), socket.gethostname()))
+            lock.execute("COMMIT")
+            # Others can still read who has the lock.
+            lock.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            raise _taken(path, lock) from error
+        yield
+
+
+def _taken(path: str, lock: sqlite3.Connection) -> Conflict:
+    who = "Another process"
+    with contextlib.suppress(sqlite3.OperationalError):
+        row = lock.execute("SELECT pid, host FROM worker").fetchone()
+        who = f"Process {row[0]} on {row[1]}" if row else who
+    return Conflict(
+        f"{who} is already the worker of {path}.",
+        why="One worker does the work of a SQLite file.",
+        then="Use that worker, or stop it first.",
+    )

@@ -1,0 +1,123 @@
+"""Run a worker in this process until it is told to stop, or once."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Coroutine
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from memolog.apps.worker.poll import only_worker, pass_once, poll_forever
+from memolog.apps.worker.work import Report, Work, WorkerCounts
+from memolog.core.config import Config
+from memolog.db.postgres_address import safe_url
+from memolog.errors import ConfigError
+from memolog.memory import Memory
+from memolog.models import ModelSpec
+
+# The part of the grace that is left to release the leases of runs that have not ended.
+_GIVE_BACK_SECONDS: Final = 3.0
+_CLOSE_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """The options of a worker."""
+
+    concurrency: int = 8
+    """How many logs it works on at a time."""
+    every: int = 60
+    """On PostgreSQL, the seconds between two sweeps."""
+    grace: float = 25.0
+    """The longest time between the request to stop and the end, in seconds."""
+    once: bool = False
+    """Whether it does what is due and ends."""
+
+
+async def run_worker(
+    address: str,
+    config: Config,
+    options: WorkerOptions,
+    *,
+    report: Report,
+    stop: asyncio.Event,
+    model: ModelSpec | None = None,
+) -> WorkerCounts:
+    """Do the background work of a database until `stop` is set, or with `once` until nothing is due. Return what was done."""
+    path = None if "://" in address and not address.startswith("sqlite:") else _path_in(address)
+    if config.read_only:
+        raise ConfigError("A worker writes to the database.", then="Set read_only = False.")
+    config = config.with_overrides({"background": "worker", "close_timeout": _CLOSE_SECONDS})
+    with ExitStack() as stack:
+        if path is not None:
+            stack.enter_context(only_worker(path))
+        memory = Memory(address, config=config, model=model)
+        counts = WorkerCounts(started_at=memory.clock.now())
+        memory.subscribe(counts.hear)
+        work = Work(memory=memory, report=report, counts=counts)
+        try:
+            await memory.open()
+            where = safe_url(address)
+            report(
+                f"worker {os.getpid()} started on {where}, {options.concurrency} logs at a time",
+                {"event": "started", "pid": os.getpid(), "database": where},
+            )
+            if path is not None:
+                await _work_on_file(work, options, stop)
+            else:
+                await _work_on_queue(work, address, options, stop)
+        finally:
+            await memory.aclose()
+        said = ", ".join(f"{value} {name}" for name, value in counts.values().items() if value) or "nothing to do"
+        report(f"worker {os.getpid()} ended: {said}", {"event": "ended", "pid": os.getpid(), **counts.values()})
+    return counts
+
+
+async def _work_on_file(work: Work, options: WorkerOptions, stop: asyncio.Event) -> None:
+    if options.once:
+        await _unless(stop, pass_once(work, concurrency=options.concurrency))
+    else:
+        await poll_forever(work, concurrency=options.concurrency, stop=stop, grace=_patience(options))
+
+
+async def _work_on_queue(work: Work, address: str, options: WorkerOptions, stop: asyncio.Event) -> None:
+    # Procrastinate and its driver are optional dependencies.
+    try:
+        from memolog.apps.worker.queue import QueueWorker  # noqa: PLC0415
+    except ImportError as missing:
+        raise ConfigError(
+            "A worker on PostgreSQL needs Procrastinate, which is not installed.",
+            then='Install it with: pip install "memolog[worker]"',
+        ) from missing
+    queue = QueueWorker(work, address, concurrency=options.concurrency, every=options.every)
+    if options.once:
+        await _unless(stop, queue.drain())
+        await _unless(stop, pass_once(work, concurrency=options.concurrency))
+        return
+    try:
+        await queue.run(stop=stop, grace=_patience(options))
+    finally:
+        # First release the leases, then let others continue.
+        await work.memory.aclose()
+        await queue.hand_back()
+
+
+async def _unless(stop: asyncio.Event, doing: Coroutine[object, object, None]) -> None:
+    """Run a coroutine, and cancel it if `stop` is set."""
+    task, stopping = asyncio.ensure_future(doing), asyncio.ensure_future(stop.wait())
+    await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not task.done():
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def _patience(options: WorkerOptions) -> float:
+    return max(0.0, options.grace - _GIVE_BACK_SECONDS)
+
+
+def _path_in(address: str) -> str:
+    path = address.removeprefix("sqlite:///").removeprefix("sqlite://")
+    return path or ":memory:"

@@ -1,0 +1,137 @@
+"""What a worker does, on either database: look at logs, index, decay tasks, apply the retention, and count all of it."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from memolog.core.job import DueLog, LookJob
+from memolog.errors import MemologError
+from memolog.events import Event, Recovered, RunEnded, RunFailed
+from memolog.memory import Memory
+
+Report: TypeAlias = Callable[[str, dict[str, object]], None]
+"""Receives what has happened, as a sentence and as values."""
+
+# A log in which a worker found nothing to do is looked at again after this many seconds, even if it has not changed.
+_AGAIN_SECONDS: Final = 60.0
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerCounts:
+    """What a worker has done since it started."""
+
+    started_at: datetime
+    looks: int = 0
+    """How many times it looked at a log."""
+    looking: int = 0
+    """How many logs it is working on now."""
+    runs: int = 0
+    """Runs that ended with a result."""
+    failed_runs: int = 0
+    recovered_runs: int = 0
+    """Runs that it took over or tried again."""
+    errors: int = 0
+    """Looks that ended with an error."""
+    sweeps: int = 0
+    """How many times it asked the database which logs have work."""
+    due: int = 0
+    """How many logs had work at the last sweep."""
+    indexed: int = 0
+    """How many times it brought the index of a resource up to date."""
+    last_look_at: datetime | None = None
+
+    def hear(self, event: Event) -> None:
+        """Count an event of the memory."""
+        if isinstance(event, RunEnded):
+            self.runs += 1
+        elif isinstance(event, RunFailed):
+            self.failed_runs += 1
+        elif isinstance(event, Recovered):
+            self.recovered_runs += 1
+
+    def values(self) -> dict[str, object]:
+        """Return the counts that a worker reports when it ends."""
+        return {
+            "looks": self.looks,
+            "runs": self.runs,
+            "failed": self.failed_runs,
+            "recovered": self.recovered_runs,
+            "errors": self.errors,
+            "indexed": self.indexed,
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class Work:
+    """The work of one worker."""
+
+    memory: Memory
+    report: Report
+    counts: WorkerCounts
+    _found_nothing: dict[str, tuple[float, tuple[object, ...]]] = field(
+        default_factory=dict[str, tuple[float, tuple[object, ...]]]
+    )
+    """By log, when nothing was found to do, and the state of the log at that time."""
+    _states: dict[str, tuple[object, ...]] = field(default_factory=dict[str, tuple[object, ...]])
+    """The states of the logs that were due at the last sweep."""
+
+    async def due(self) -> Sequence[DueLog]:
+        """Return the logs that have work, without those in which nothing could be done and nothing has changed since."""
+        found, time = await self.memory.due(), asyncio.get_running_loop().time()
+        known = {key: one for key, one in self._found_nothing.items() if time - one[0] < _AGAIN_SECONDS}
+        self._found_nothing = known
+        self.counts.sweeps += 1
+        due = [one for one in found if one.job.key not in known or known[one.job.key][1] != one.state]
+        self.counts.due, self._states = len(due), {one.job.key: one.state for one in due}
+        return due
+
+    async def look(self, job: LookJob) -> None:
+        """Do the work of a log and wait for it."""
+        counts, loop = self.counts, asyncio.get_running_loop()
+        counts.looks, counts.looking, counts.last_look_at = (
+            counts.looks + 1,
+            counts.looking + 1,
+            self.memory.clock.now(),
+        )
+        state = self._states.get(job.key)
+        before, begun = (counts.runs, counts.failed_runs), loop.time()
+        try:
+            started = await self.memory.thread(job.thread, resource=job.resource).work(rest=job.rest)
+        finally:
+            counts.looking -= 1
+        if not started:
+            if state is not None:
+                self._found_nothing[job.key] = (loop.time(), state)
+            return
+        runs, failed = counts.runs - before[0], counts.failed_runs - before[1]
+        where = f"{job.resource}: {'shared log' if job.is_shared else job.thread}"
+        outcome = f"{failed} failed" if failed else "done"
+        self.report(
+            f"{where}: {outcome} after {loop.time() - begun:.1f} s",
+            {"event": "looked", "resource": job.resource, "thread": job.thread, "runs": runs, "failed": failed},
+        )
+
+    async def index(self) -> None:
+        """Bring the search index of every resource up to date."""
+        self.counts.indexed += await self.memory.index()
+
+    async def upkeep(self) -> None:
+        """Decay old tasks and forget what is older than the settings allow, in every resource."""
+        for name in await self.memory.resources():
+            resource = self.memory.resource(name)
+            while (decayed := await resource.tasks().decay()) and (decayed.summarised or decayed.archived):
+                pass
+            forgotten = await resource.apply_retention()
+            if forgotten.messages:
+                self.report(
+                    f"{name}: forgot {forgotten.messages:,} messages that are older than the retention allows",
+                    {"event": "forgot", "resource": name, "messages": forgotten.messages},
+                )
+
+    def failed(self, what: str, error: BaseException) -> None:
+        """Report an error after which the worker goes on."""
+        self.counts.errors += 1
+        text = str(error) if isinstance(error, MemologError) else f"{type(error).__name__}: {error}"
+        self.report(f"{what} failed: {text}", {"event": "error", "what": what, "error": text})
