@@ -54,6 +54,7 @@ from memolog.observer.extractors import Extractor
 from memolog.observer.model_choice import ModelSpec
 from memolog.observer.run import embedded_lines, spent_of
 from memolog.outbox import check_messages
+from memolog.search.index import reading_next_waiting
 from memolog.search.recall import RecallRequest, recall
 from memolog.search.recall_store import Reference
 from memolog.search.search import SearchOptions, search_memory
@@ -1131,11 +1132,11 @@ class Memory:
     async def index(self) -> int:
         """Index everything that waits to be indexed, of all resources, and return how many resources that were."""
         components = await self._connection.open_to_write()
-        indexing, redact = components.store.indexing, for_the_index(self.config)
-        count, resource = 0, await indexing.next_waiting("")
+        store, redact = components.store, for_the_index(self.config)
+        count, resource = 0, await store.engine.read(lambda: reading_next_waiting(""))
         while resource is not None:
-            await indexing.catch_up(resource, redact)
-            count, resource = count + 1, await indexing.next_waiting(resource)
+            await store.indexing.catch_up(resource, redact)
+            count, resource = count + 1, await store.engine.read(partial(reading_next_waiting, resource))
         return count
 
     # ------------------------------------------------------------ the whole database

@@ -58,7 +58,7 @@ def postgres_server() -> Iterator[str]:
     folder.chmod(0o755)
     with pytest.MonkeyPatch.context() as patched:
         # A busy machine may need longer to start it than the ten seconds that the library waits.
-        patched.setattr(servers, "pgexec", _without_limit(pgexec))
+        patched.setattr(servers, "pgexec", run_without_limit(pgexec))
         server: Any = servers.get_server(folder / "data", cleanup_mode="stop")
     # Tests kill processes, never the machine: the server need not wait for the disk.
     for setting in ("fsync", "full_page_writes", "synchronous_commit"):
@@ -71,13 +71,13 @@ def postgres_server() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _without_limit(run: Callable[..., str]) -> Callable[..., str]:
+def run_without_limit(run: Callable[..., str]) -> Callable[..., str]:
     """Return a function that runs a program of the server for as long as it takes."""
 
-    def run_without_limit(*arguments: Any, **options: Any) -> str:
+    def unlimited(*arguments: Any, **options: Any) -> str:
         return run(*arguments, **{**options, "timeout": None})
 
-    return run_without_limit
+    return unlimited
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import AsyncIterator
+from operator import itemgetter
 from typing import Any, cast
 
 import asyncpg
@@ -217,7 +218,7 @@ async def explained(engine: Any, name: str) -> list[str]:
     lengths, values = step.flat()
     if name != "postgres":
         plan = Statement("plan", "EXPLAIN QUERY PLAN " + step.statement.text, step.statement.parameters, frozenset())
-        return list(await engine.fetch(plan(**step.values), lambda row: row[3]))
+        return list(await engine.fetch(plan(**step.values), itemgetter(3)))
     async with engine._connection() as connection:
         await connection.execute("ANALYZE")
         # A small table is read whole if that is cheaper, so that is forbidden here: a plan without an index would still do it.

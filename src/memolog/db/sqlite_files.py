@@ -1,4 +1,4 @@
-"""Clean, check and copy the files of a SQLite database.
+"""Clean, check, copy and lock the files of a SQLite database.
 
 Deleted text stays in pages, journals and full-text indexes until they are rewritten.
 """
@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import os
 import re
+import socket
 import sqlite3
 import stat
 import tempfile
@@ -14,6 +15,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 from memolog.db.sqlite import is_sealed, mapped_errors
+from memolog.errors import ConfigError, Conflict
 
 PARTIAL = r"\.[a-z0-9_]{8}\.partial"
 """A pattern for the end of the name of a file that is being written."""
@@ -196,3 +198,38 @@ def mode_of(path: "str | os.PathLike[str]") -> int:
 def free_name(start: str) -> Path:
     """Return the first unused path that begins with `start` and ends with a number."""
     return next(path for number in itertools.count(1) if not os.path.lexists(path := Path(f"{start}{number}")))
+
+
+@contextlib.contextmanager
+def only_worker(path: str) -> Generator[None]:
+    """Make sure that no other worker uses the same SQLite file. The lock ends with the process, however it ends."""
+    if path == ":memory:":
+        raise ConfigError(
+            "A worker cannot use a database in RAM.",
+            why="No other process can reach that database.",
+            then="Pass a file with --db.",
+        )
+    with contextlib.closing(sqlite3.connect(f"{path}-worker", isolation_level=None, timeout=0.0)) as lock:
+        try:
+            lock.execute("CREATE TABLE IF NOT EXISTS worker (pid INTEGER, host TEXT)")
+            lock.execute("BEGIN IMMEDIATE")
+            lock.execute("DELETE FROM worker")
+            lock.execute("INSERT INTO worker VALUES (?, ?)", (os.getpid(), socket.gethostname()))
+            lock.execute("COMMIT")
+            # Others can still read who has the lock.
+            lock.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            raise _taken(path, lock) from error
+        yield
+
+
+def _taken(path: str, lock: sqlite3.Connection) -> Conflict:
+    who = "Another process"
+    with contextlib.suppress(sqlite3.OperationalError):
+        row = lock.execute("SELECT pid, host FROM worker").fetchone()
+        who = f"Process {row[0]} on {row[1]}" if row else who
+    return Conflict(
+        f"{who} is already the worker of {path}.",
+        why="One worker does the work of a SQLite file.",
+        then="Use that worker, or stop it first.",
+    )

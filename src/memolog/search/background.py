@@ -7,7 +7,7 @@ import logging
 from memolog.core.deadline import background_task
 from memolog.errors import MemologError
 from memolog.search.analysis import Redact
-from memolog.search.index import Indexing
+from memolog.search.index import Indexing, reading_next_waiting
 
 _log = logging.getLogger("memolog")
 
@@ -103,7 +103,7 @@ class BackgroundIndexing:
             return True
 
     async def _index_all(self) -> bool:
-        resource = await self._indexing.next_waiting("")
+        resource = await self._next_after("")
         while resource is not None:
             batch = await self._indexing.index_batch(resource, self._redact, rows=_ROWS)
             if batch is not None and not batch.added:
@@ -112,6 +112,9 @@ class BackgroundIndexing:
             if self._seen != self._writes or self._indexing.callers or self._is_stopping:
                 return False
             if batch is None:
-                resource = await self._indexing.next_waiting(resource)
+                resource = await self._next_after(resource)
             await asyncio.sleep(0)
         return True
+
+    async def _next_after(self, resource: str) -> str | None:
+        return await self._indexing.engine.read(lambda: reading_next_waiting(resource))

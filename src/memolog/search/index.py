@@ -81,14 +81,6 @@ class Indexing(Calls):
         )
         return IndexedBatch(cost=cost, added=added)
 
-    async def next_waiting(self, after: str) -> str | None:
-        """Return the first resource after `after` that has rows to index, in the order of the database. None if there is none.
-
-        For workers and background indexing, which act for the whole database.
-        """
-        rows = await self.engine.fetch(q.next_waiting(after=after), lambda row: row.resource)
-        return rows[0]
-
     async def count(self, resource: str) -> int:
         """Return the number of rows that are not indexed yet."""
         check_ids(resource=resource)
@@ -102,6 +94,12 @@ class IndexedBatch(NamedTuple):
     """The characters of the rows, and an amount for each row."""
     added: bool
     """False if other processes have indexed all of these rows meanwhile."""
+
+
+def reading_next_waiting(after: str) -> Script[str | None]:
+    """Return the first resource after `after` that has rows to index, in the order of the database. None if there is none."""
+    rows = yield q.next_waiting(after=after)
+    return rows[0].resource
 
 
 def reading_scope(resource: str) -> Script[int | None]:

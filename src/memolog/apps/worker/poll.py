@@ -1,17 +1,11 @@
 """Work by asking the database what is due: the worker of a SQLite file, and one pass over any database (`--once`)."""
 
 import asyncio
-import contextlib
-import os
-import socket
-import sqlite3
-from collections.abc import Generator
-from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from memolog.apps.worker.work import Work
 from memolog.core.job import DueLog
-from memolog.errors import ConfigError, Conflict, MemologError
+from memolog.errors import MemologError
 
 # The seconds between two questions: the shortest while there is work, then more and more.
 _SHORTEST: Final = 1.0
@@ -72,7 +66,7 @@ class _Poll:
             # Without this pause, a log whose look always fails would keep the worker busy.
             await asyncio.sleep(_SHORTEST)
 
-    async def wait(self, seconds: float | None, *others: "asyncio.Future[object]") -> None:
+    async def wait(self, seconds: float | None, *others: "asyncio.Future[Any]") -> None:
         """Wait until one of the tasks ends, or so many seconds. If no task fits any more, wait for one to end."""
         waiting = {*self.running.values(), *others}
         if waiting:
@@ -86,38 +80,3 @@ class _Poll:
                 task.cancel()
             if late:
                 await asyncio.wait(late)
-
-
-@contextmanager
-def only_worker(path: str) -> Generator[None]:
-    """Make sure that no other worker uses the same SQLite file. The lock ends with the process, however it ends."""
-    if path == ":memory:":
-        raise ConfigError(
-            "A worker cannot use a database in RAM.",
-            why="No other process can reach that database.",
-            then="Pass a file with --db.",
-        )
-    with contextlib.closing(sqlite3.connect(f"{path}-worker", isolation_level=None, timeout=0.0)) as lock:
-        try:
-            lock.execute("CREATE TABLE IF NOT EXISTS worker (pid INTEGER, host TEXT)")
-            lock.execute("BEGIN IMMEDIATE")
-            lock.execute("DELETE FROM worker")
-            lock.execute("INSERT INTO worker VALUES (?, ?)", (os.getpid(), socket.gethostname()))
-            lock.execute("COMMIT")
-            # Others can still read who has the lock.
-            lock.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            raise _taken(path, lock) from error
-        yield
-
-
-def _taken(path: str, lock: sqlite3.Connection) -> Conflict:
-    who = "Another process"
-    with contextlib.suppress(sqlite3.OperationalError):
-        row = lock.execute("SELECT pid, host FROM worker").fetchone()
-        who = f"Process {row[0]} on {row[1]}" if row else who
-    return Conflict(
-        f"{who} is already the worker of {path}.",
-        why="One worker does the work of a SQLite file.",
-        then="Use that worker, or stop it first.",
-    )

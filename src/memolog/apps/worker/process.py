@@ -8,10 +8,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
-from memolog.apps.worker.poll import only_worker, pass_once, poll_forever
+from memolog.apps.worker.poll import pass_once, poll_forever
 from memolog.apps.worker.work import Report, Work, WorkerCounts
 from memolog.core.config import Config
 from memolog.db.postgres_address import safe_url
+from memolog.db.sqlite_files import only_worker
 from memolog.errors import ConfigError
 from memolog.memory import Memory
 from memolog.models import ModelSpec
