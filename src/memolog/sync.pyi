@@ -17,6 +17,7 @@ from memolog.core.config import Config
 from memolog.core.deadline import T
 from memolog.core.document import Document, DocumentVersion
 from memolog.core.exact_json import JsonObject
+from memolog.core.job import DueLog
 from memolog.core.message import FilePart, Message, NewMessage
 from memolog.core.observation import Extract, Generation, Observation, Priority, Span
 from memolog.core.reports import Compacted, Compaction, ExportReport, Forgotten, ImportReport, Pruned, Report
@@ -534,6 +535,12 @@ class SyncThread:
         """
     def advance(self) -> None:
         """Observe, activate or reflect if this is due, as a turn does. Use it after `save`, which starts nothing."""
+    def work(self, *, rest: bool = False) -> int:
+        """Do the background work that is due for the log of this thread, in this process, and wait for it.
+
+        `memolog worker` calls it. Runs of other processes are left alone while these are alive. `rest` also observes messages
+        that are fewer than a step. Nothing is activated, because a turn does that. Returns the number of decisions to start runs.
+        """
 
 class SyncResource:
     """The memory of one user, project or team, without `await`."""
@@ -546,9 +553,9 @@ class SyncResource:
     def threads(self, *, limit: int = 100, after: str | None = None) -> Page[ThreadInfo]:
         """Return a page of threads, the latest active first. For the next page, pass its `next` as `after`."""
     def sweep(self) -> int:
-        """Observe in the background all messages of all threads that are not observed yet.
+        """Observe in the background all messages of all threads that are not observed yet, a few threads at a time.
 
-        Returns the number of threads in which a run was started or is running. It is 0 when all messages are observed.
+        Returns the number of threads that have such messages or running runs. It is 0 when all messages are observed.
         """
     def merge(self) -> tuple[str, ...]:
         """Merge the logs of the threads into the shared log, after a change to resource scope.
@@ -734,6 +741,10 @@ class SyncMemory:
         """Return the ids of all resources with stored data."""
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call `listener` with every event from now on. Return a function that ends the subscription."""
+    def due(self) -> tuple[DueLog, ...]:
+        """Return the logs of all resources that have background work, the longest idle first. `memolog worker` calls it."""
+    def index(self) -> int:
+        """Index everything that waits to be indexed, of all resources, and return how many resources that were."""
     def export(self, target: Target, *, resource: str | None = None, overwrite: bool = False) -> ExportReport:
         """Write the whole database, or one resource, as JSON lines to a path or an open text file.
 

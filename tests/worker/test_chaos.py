@@ -83,6 +83,11 @@ class Fleet:
             self._count += 1
             self.webs.append(await started("web_child.py", self.address, str(self._count)))
             self.ever.append(self.webs[-1])
+        await self.fill_workers()
+
+    async def fill_workers(self) -> None:
+        """Start as many workers as are missing. One that was started while the server was away says so and ends."""
+        self.workers = [worker for worker in self.workers if worker.process.returncode is None]
         while len(self.workers) < self._most_workers:
             self.workers.append(await started("worker_child.py", self.address, "0.05", "10"))
 
@@ -114,6 +119,7 @@ class Fleet:
 
         async def is_so() -> bool:
             assert all(web.process.returncode is None for web in self.webs), "a web process has ended by itself"
+            await self.fill_workers()
             return len(self.saved()) >= target
 
         await until(is_so, LIMIT)
@@ -150,6 +156,7 @@ async def test_chaos(server: Server | None, tmp_path: Path) -> None:
         for web in fleet.webs:
             await web.kill()
         async with Memory(address, config=CONFIG) as memory:
+            await fleet.fill_workers()
             await until(lambda: is_drained(memory, *THREADS), LIMIT)
             await check(memory, fleet.saved(), kills)
     finally:

@@ -34,17 +34,18 @@ async def main(address: str, seed: int) -> None:
     """Hold one turn after another."""
     chance = random.Random(seed)
     config = CONFIG.with_overrides({"strict": True})
-    async with Memory(address, model=ScriptedModel(), config=config) as memory:
-        for number in range(1_000_000):
-            name, thread = f"p{seed}-{number}", chance.choice(THREADS)
-            question = UserMessage(f"{name} asks {WORDS * chance.randint(1, 4)}", id=f"{name}-q")
-            answer = AssistantMessage(f"{name} says {WORDS * chance.randint(1, 4)}", id=f"{name}-a")
-            while True:
-                try:
-                    await hold(memory, thread, question, answer)
-                    break
-                except MemologError:
-                    await asyncio.sleep(0.2)
+    # The first turn opens the database. If that fails, the next turn tries again.
+    memory = Memory(address, model=ScriptedModel(), config=config)
+    for number in range(1_000_000):
+        name, thread = f"p{seed}-{number}", chance.choice(THREADS)
+        question = UserMessage(f"{name} asks {WORDS * chance.randint(1, 4)}", id=f"{name}-q")
+        answer = AssistantMessage(f"{name} says {WORDS * chance.randint(1, 4)}", id=f"{name}-a")
+        while True:
+            try:
+                await hold(memory, thread, question, answer)
+                break
+            except MemologError:
+                await asyncio.sleep(0.2)
 
 
 if __name__ == "__main__":

@@ -279,7 +279,7 @@ _Grace = Annotated[
 _Once = Annotated[bool, typer.Option("--once", help="Do all work that is due, and exit; for cron.")]
 
 
-@verb(app, needs="address", writes=True, example="memolog worker --once\nmemolog worker --db postgresql://app@db/app")
+@verb(app, needs="address", writes=True, example="memolog worker --once")
 async def worker(
     call: Call, concurrency: _Concurrency = 8, every: _Every = 60, grace: _Grace = 25.0, once: _Once = False
 ) -> Answer:

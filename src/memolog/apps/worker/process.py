@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Coroutine
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -61,8 +60,8 @@ async def run_worker(
             await memory.open()
             where = safe_url(address)
             report(
-                f"worker {os.getpid()} started on {where}, {options.concurrency} logs at a time",
-                {"event": "started", "pid": os.getpid(), "database": where},
+                f"The worker of {where} has started. It works on up to {options.concurrency} logs at a time.",
+                {"event": "started", "database": where},
             )
             if path is not None:
                 await _work_on_file(work, options, stop)
@@ -70,8 +69,10 @@ async def run_worker(
                 await _work_on_queue(work, address, options, stop)
         finally:
             await memory.aclose()
-        said = ", ".join(f"{value} {name}" for name, value in counts.values().items() if value) or "nothing to do"
-        report(f"worker {os.getpid()} ended: {said}", {"event": "ended", "pid": os.getpid(), **counts.values()})
+        report(
+            f"The worker has ended. Runs: {counts.runs:,} done, {counts.failed_runs:,} failed. Errors: {counts.errors:,}.",
+            {"event": "ended", **counts.values()},
+        )
     return counts
 
 

@@ -96,7 +96,7 @@ class Work:
             self.memory.clock.now(),
         )
         state = self._states.get(job.key)
-        before, begun = (counts.runs, counts.failed_runs), loop.time()
+        before = counts.runs, counts.failed_runs
         try:
             started = await self.memory.thread(job.thread, resource=job.resource).work(rest=job.rest)
         finally:
@@ -106,10 +106,9 @@ class Work:
                 self._found_nothing[job.key] = (loop.time(), state)
             return
         runs, failed = counts.runs - before[0], counts.failed_runs - before[1]
-        where = f"{job.resource}: {'shared log' if job.is_shared else job.thread}"
-        outcome = f"{failed} failed" if failed else "done"
+        where = f"{job.resource}, {'the shared log' if job.is_shared else job.thread}"
         self.report(
-            f"{where}: {outcome} after {loop.time() - begun:.1f} s",
+            f"{where}: {runs:,} runs done" + (f", {failed:,} failed" if failed else ""),
             {"event": "looked", "resource": job.resource, "thread": job.thread, "runs": runs, "failed": failed},
         )
 
