@@ -108,7 +108,7 @@ class Work:
         runs, failed = counts.runs - before[0], counts.failed_runs - before[1]
         where = f"{job.resource}, {'the shared log' if job.is_shared else job.thread}"
         self.report(
-            f"{where}: {runs:,} runs done" + (f", {failed:,} failed" if failed else ""),
+            f"{where}: {runs:,} {'run' if runs == 1 else 'runs'} done" + (f", {failed:,} failed" if failed else ""),
             {"event": "looked", "resource": job.resource, "thread": job.thread, "runs": runs, "failed": failed},
         )
 
