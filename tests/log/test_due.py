@@ -217,7 +217,7 @@ async def explained(engine: Any, name: str) -> list[str]:
     step = q.due(scope=None, now=1, after_at=-1, after_pk=-1, limit=200)
     lengths, values = step.flat()
     if name != "postgres":
-        plan = Statement("plan", "EXPLAIN QUERY PLAN " + step.statement.text, step.statement.parameters, frozenset())
+        plan = Statement("plan", "EXPLAIN QUERY PLAN " + step.statement.text, step.statement.parameters, ())
         return list(await engine.fetch(plan(**step.values), itemgetter(3)))
     async with engine._connection() as connection:
         await connection.execute("ANALYZE")

