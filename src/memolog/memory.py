@@ -645,6 +645,9 @@ class Thread(_Handle):
                 self.resource, None if config.scope == "resource" else self.id, None
             ):
                 pass
+            if not (rest or config.buffer_on_idle):
+                # After each batch the runner has decided again, so nothing is due any more.
+                return started
 
 
 class Resource(_Handle):
