@@ -134,7 +134,7 @@ def _has_room(state: State, config: Config) -> bool:
     The tokens of the next group are not known yet, so it is assumed to be like the largest one in the log.
     """
     largest = max((entry.tokens for entry in state.entries if entry.kind == "observer"), default=0)
-    until_reflected = state.log.settled_tokens + round(_GROWTH * config.reflect_at)
+    until_reflected = state.log.settled_tokens + round(GROWTH * config.reflect_at)
     most = max(config.reflect_block_at - state.scaled(largest), until_reflected)
     return state.log_tokens < most
 
@@ -172,7 +172,7 @@ def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
     elif state.asked.by_hand & {"buffer", "observe"} or (state.asked.ending and config.buffer_on_idle):
         spans = _pick(stretches, config.threshold)
         reason = "asked for by hand" if state.asked.by_hand else "the turn is over and the observer is idle"
-    elif step is not None and free >= (step := _filled(tokens, step, config.threshold_for(state.log_tokens))):
+    elif step is not None and free >= (step := filled_step(tokens, step, config.threshold_for(state.log_tokens))):
         spans = _pick(stretches, most, step // 2)
         reason = f"{free:,} tokens are new since the last span, a step is {step:,}"
     elif _is_full(state, config) and not state.ready and not any(run.kind == "observe" for run in state.runs):
@@ -403,7 +403,7 @@ def next_step(config: Config, *, log: int, uncovered: int, taken: int) -> int | 
     return max(1, step // 2) if uncovered >= limit - step and taken <= limit - config.floor else step
 
 
-def _filled(tokens: Sequence[int], step: int, limit: int) -> int:
+def filled_step(tokens: Sequence[int], step: int, limit: int) -> int:
     """Return the step for stretches with these tokens. Short stretches of several threads wait until one call is full.
 
     Each call repeats the instructions and the end of the log. Every thread has a group of its own, so a larger step does not make

@@ -19,7 +19,7 @@ from memolog.db.engine import Calls, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import moment, object_in
 from memolog.db.scope import check_ids
-from memolog.log.decide import GROWTH, breaker_is_open, is_due, next_step
+from memolog.log.decide import GROWTH, breaker_is_open, filled_step, is_due, next_step
 from memolog.text.tokens import calibrated
 
 q = load_queries("log/due")
@@ -101,7 +101,8 @@ class WaitingLog:
     def _why_observe(self, config: Config, factor: float, now: datetime) -> tuple[str, bool] | None:
         if self.observing >= config.observation.parallel or not self.waiting:
             return None
-        free = sum(calibrated(factor, thread.free) for thread in self.threads)
+        stretches = [calibrated(factor, thread.free) for thread in self.threads if thread.waiting]
+        free = sum(stretches)
         uncovered = sum(calibrated(factor, thread.uncovered) for thread in self.threads)
         log_tokens, step = calibrated(factor, self.tokens), config.buffer_step
         if step is not None and self.observing:
@@ -110,7 +111,7 @@ class WaitingLog:
             step = next_step(config, log=log_tokens, uncovered=uncovered, taken=uncovered - free)
         if any(thread.has_hole for thread in self.threads):
             return "buffered groups wait for earlier messages", False
-        if step is not None and free >= step:
+        if step is not None and free >= filled_step(stretches, step, config.threshold_for(log_tokens)):
             return f"{free:,} tokens are new", False
         if free == uncovered >= config.threshold_for(log_tokens):
             return f"the tail has {uncovered:,} tokens", False
