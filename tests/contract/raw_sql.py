@@ -13,7 +13,7 @@ __all__ = ["add_group", "add_log", "add_run", "add_task", "insert", "lease_of", 
 
 async def run_sql(store: Store, text: str, /, **values: object) -> list[tuple[Any, ...]]:
     """Run one statement in a transaction of its own and return its rows."""
-    statement = Statement(name="test", text=text, parameters=tuple(values), lists=frozenset())
+    statement = Statement(name="test", text=text, parameters=tuple(values), lists=())
 
     def script() -> Script[list[tuple[Any, ...]]]:
         rows = yield Step(statement, values)

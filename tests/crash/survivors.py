@@ -27,7 +27,7 @@ FROM messages m JOIN threads t ON t.pk = m.thread_pk ORDER BY t.id, m.seq"""
 
 def step(text: str) -> Step:
     """Return a query without parameters as a step of a script."""
-    return Step(Statement(name="test", text=text, parameters=(), lists=frozenset()), {})
+    return Step(Statement(name="test", text=text, parameters=(), lists=()), {})
 
 
 async def select(store: Store, *texts: str) -> list[list[Row]]:

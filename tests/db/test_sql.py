@@ -105,7 +105,7 @@ def test_values_come_in_the_order_of_the_parameters() -> None:
 
 def test_queries_make_steps() -> None:
     """By name, with one set of values or with many; an unknown name is an error that names it."""
-    statement = Statement(name="put", text="INSERT :a", parameters=("a",), lists=frozenset())
+    statement = Statement(name="put", text="INSERT :a", parameters=("a",), lists=())
     queries = Queries({"put": statement})
     assert queries.put(a=1) == Step(statement, {"a": 1})
     assert queries.put.many([{"a": 1}, {"a": 2}]) == Step(statement, {}, [{"a": 1}, {"a": 2}])
