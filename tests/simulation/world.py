@@ -333,19 +333,21 @@ class World:
         self.note(f"{process.name} {what} {thread.resource}/{thread.name}: {result}")
 
     async def _go_back(self, thread: Thread, what: str) -> object:
-        """Rewind a thread, mostly to one of its latest messages, or restore a branch of it."""
-        if what == "return":
-            branches = [branch.id for branch in await thread.branches()]
-            chosen = self.rng.choice(branches) if branches else None
-            if chosen is not None:
-                self.struck.note("branch restored")
-                await thread.restore_branch(chosen)
-            return chosen
-        latest = (await thread.messages(before=1 << 40, limit=self.rng.choice((3, 12, 12, 60)))).items
-        branch = await thread.rewind(to=self.rng.choice([0, *(row.seq for row in latest)]) if latest else 0)
-        if branch is not None:
+        """Rewind a thread, mostly to one of its latest messages, or restore a branch of it. If it has none, rewind it first."""
+        branches = [branch.id for branch in await thread.branches()]
+        if what == "rewind" or not branches:
+            latest = (await thread.messages(before=1 << 40, limit=self.rng.choice((3, 12, 12, 60)))).items
+            branch = await thread.rewind(to=self.rng.choice([0, *(row.seq for row in latest)]) if latest else 0)
+            if branch is None:
+                return None
             self.struck.note("thread rewound")
-        return branch
+            branches = [branch.id]
+        if what == "return":
+            chosen = self.rng.choice(branches)
+            self.struck.note("branch restored")
+            await thread.restore_branch(chosen)
+            return chosen
+        return branches[0]
 
     async def _see_again(self, process: Process, thread: Conversation) -> object:
         """Build the last context of a thread again: it is what the model saw."""
