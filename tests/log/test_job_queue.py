@@ -8,6 +8,7 @@ from typing import Any, cast
 import asyncpg
 import pytest
 
+from crash.children import Deadly, Death
 from kit.engines import engines
 from log.test_due import CONFIG, SHARED, WORDS, rows, turn, waiting_jobs
 from memolog import AssistantMessage, Memory
@@ -42,6 +43,18 @@ async def test_a_save_that_fails_defers_nothing(address: str, clock: FakeClock, 
             await one.record(AssistantMessage("done"))
             assert await waiting_jobs(rows) == [("alice", "red")]
             assert "jobs.defer:after" not in commits
+
+
+async def test_a_job_that_is_stopped(address: str, clock: FakeClock, rows: Any) -> None:
+    """Stopped before the commit, there is no job; stopped after it, there is one."""
+    async with Memory(address, model=ScriptedModel(), config=CONFIG, clock=clock) as memory:
+        store = (await memory.open()).store
+        for moment, jobs in (("before", []), ("after", [("alice", "red")])):
+            store.engine.commit_hook = Deadly(f"jobs.defer:{moment}", 1)
+            with pytest.raises(Death):
+                await store.jobs.defer("alice", "red", "thread")
+            store.engine.commit_hook = None
+            assert await waiting_jobs(rows) == jobs
 
 
 async def test_many_ask_at_once(address: str, clock: FakeClock, rows: Any) -> None:

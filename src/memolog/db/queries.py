@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from typing import Any, TypeAlias, TypeVar, cast
 
 T = TypeVar("T")
@@ -161,7 +161,7 @@ def weight_of(rows: Sequence[Row]) -> int:
     if not rows or len(rows[0]) <= _FEW_COLUMNS:
         return 0
     # By columns, because most columns have numbers only, and this is called for every row.
-    texts = (column for column in zip(*rows, strict=True) if str in set(map(type, column)))
+    texts = (column for column in zip_longest(*rows) if str in set(map(type, column)))
     return _ROW_CHARACTERS * len(rows) + sum(len(cell) for column in texts for cell in column if isinstance(cell, str))
 
 
