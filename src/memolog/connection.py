@@ -28,6 +28,7 @@ from memolog.log.runner import Runner
 from memolog.log.snapshot import Snapshot
 from memolog.log.usage import Lesson
 from memolog.log.withdrawals import render_again
+from memolog.metrics import meter
 from memolog.observer.extractors import Extractor, Extractors
 from memolog.observer.llm import Observer, observers_of
 from memolog.observer.model import Model, check_model, close_model
@@ -260,6 +261,7 @@ class Connection:
 
     async def _open(self) -> Components:
         await asyncio.to_thread(_import_tracing)
+        self.bus.meters = [record for record in (meter(),) if record is not None]
         store = await open_with(
             self.address,
             clock=self.clock,
@@ -378,6 +380,7 @@ def _import_tracing() -> None:
     with contextlib.suppress(ImportError):
         from opentelemetry import context, trace  # noqa: PLC0415 - slow to import, and optional
 
+        meter()
         trace.get_tracer("memolog")
         context.get_current()
 
