@@ -62,7 +62,7 @@ INSTRUMENTS: Final = (*DURATIONS.values(), STARTED, ENDED, RETRIES, TAKEOVERS, T
 
 
 def recorded(event: Event) -> Iterator[tuple[Instrument, float, tuple[str, ...]]]:
-    """Yield what an event adds: the instrument, the amount, and the values of its labels. No label has an id or a text of a user."""
+    """Yield what an event adds: the instrument, the amount, and the values of its labels, which are no ids."""
     match event:
         case StepEnded():
             yield DURATIONS[event.step], event.seconds, ()

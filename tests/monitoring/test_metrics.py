@@ -10,18 +10,20 @@ import pytest
 
 from kit.clock import until
 from kit.engines import engines
-from kit.models import Priced
+from kit.models import Hanging, Priced
+from kit.talk import kill, store_of
 from memolog import AssistantMessage, Config, Memory, ObservationConfig, Usage
 from memolog.apps import monitoring
 from memolog.apps.monitoring import Monitored
 from memolog.core.measures import Measures
 from memolog.db.engine import Engine
 from memolog.errors import StoreUnavailable
-from memolog.events import Degraded, Recovered, RunFailed, StepEnded, Trimmed
+from memolog.events import Degraded, Recovered, RunEnded, RunFailed, RunStarted, StepEnded, Trimmed
 from memolog.metrics import INSTRUMENTS, meter
 from memolog.testing import FakeClock, ScriptedModel
 from monitoring.scrape import client, samples, shapes
-from worker.test_worker import a_worker, is_drained, turn
+from worker.children import a_worker, is_drained
+from worker.test_worker import WORDS, turn
 from worker.worker_child import CONFIG
 
 engine_name = engines("sqlite", "postgres")
@@ -113,8 +115,6 @@ async def test_the_page_lists_every_metric(address: str) -> None:
 def _events(memory: Memory) -> Iterator[Any]:
     """Yield an event for each metric with labels."""
     where: Any = {"at": memory.clock.now(), "resource": "alice", "thread": "red"}
-    from memolog.events import RunEnded, RunStarted
-
     yield RunStarted(run="r", run_kind="observe", first_seq=1, last_seq=2, attempt=1, **where)
     yield RunEnded(run="r", run_kind="observe", observations=1, input_tokens=7, output_tokens=5, cost=0.5, **where)
     yield RunFailed(run="r", run_kind="observe", error="no", retry_at=None, **where)
@@ -154,18 +154,53 @@ async def test_tokens_and_money(address: str) -> None:
 
 
 async def test_runs_that_fail(address: str, clock: FakeClock) -> None:
-    """A failed run is shown as open, its retry is counted, and the labels name no one."""
-    model = Priced(["no reply that can be read"] * 3)
-    config = Config(observation=ObservationConfig(message_tokens=200, buffer_tokens=False))
+    """A failed run is open until its retry. The retry, its tokens and its cost are counted, and no label names anyone."""
+    model = Priced()
+    model.is_down = True
+    config = Config(observation=ObservationConfig(message_tokens=400, buffer_tokens=False), strict=False)
     async with Memory(address, model=model, config=config, clock=clock) as memory, client(memory) as http:
-        for _ in range(4):
+        for _ in range(6):
             await turn(memory, "a-private-name")
         await memory.settled()
+        value = samples((await http.get("/metrics")).text)
+        assert value("memolog_open_runs", kind="observe", state="failed") == 1
+        assert value("memolog_runs_ended_total", kind="observe", outcome="failed") == 1
+        assert value("memolog_backlog_logs", kind="retry") == 0
+        model.is_down = False
+        clock.advance(hours=1)
+        assert samples((await http.get("/metrics")).text)("memolog_backlog_logs", kind="retry") == 1
+        await memory.thread("a-private-name", resource="alice").observe()
         text = (await http.get("/metrics")).text
         value = samples(text)
-        assert value("memolog_runs_started_total", kind="observe") >= 1
+        assert value("memolog_runs_retries_total") == 1
+        assert value("memolog_open_runs", kind="observe", state="failed") == 0
+        assert value("memolog_runs_ended_total", kind="observe", outcome="done") >= 1
+        assert value("memolog_runs_cost_dollars_total", kind="observe") > 0
+        assert value("memolog_ledger_cost_dollars_total", kind="observe") > 0
         assert "a-private-name" not in text
         assert "alice" not in text
+
+
+async def test_a_run_whose_process_died(address: str, clock: FakeClock) -> None:
+    """A run of a dead process is expired, then it is due to be taken over, and the take-over is counted."""
+    config = Config(observation=ObservationConfig(message_tokens=400, buffer_tokens=False))
+    dead = Memory(address, model=Hanging(), config=config, clock=clock)
+    async with dead.thread("red", resource="alice").turn() as one:
+        await one.prepare(WORDS * 3)
+        await one.record(AssistantMessage(WORDS * 3))
+    for _ in range(12):
+        await turn(dead, "red")
+    await kill(dead)
+    await (await store_of(dead)).close()
+    clock.advance(hours=1)
+    async with Memory(address, model=ScriptedModel(), config=config, clock=clock) as memory, client(memory) as http:
+        value = samples((await http.get("/metrics")).text)
+        assert value("memolog_open_runs", kind="observe", state="expired") == 1
+        assert value("memolog_backlog_logs", kind="take_over") == 1
+        await memory.thread("red", resource="alice").observe()
+        value = samples((await http.get("/metrics")).text)
+        assert value("memolog_runs_takeovers_total") == 1
+        assert value("memolog_open_runs", kind="observe", state="expired") == 0
 
 
 async def test_degraded_turns_are_counted(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
