@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from memolog.apps.mcp.resources import Served
 
 app = typer.Typer()
-_log = logging.getLogger("memolog.worker")
+_log = logging.getLogger("memolog.servers")
 _Log = Annotated[
     LogFormat,
     typer.Option("--log", help="Form of the log on standard error: text, or json with one document for each line."),
@@ -114,7 +114,10 @@ async def mcp(
             return Answer(data=None, is_printed=True)
         token = read_token(os.environ.get("MEMOLOG_MCP_TOKEN"), token_file)
         door = open_door(host, port, token=token, without_token=no_token, allowed_hosts=allow_host or ())
-        console(to_stderr=True).print(styled(f"The memory of {whose} is served at {door.address}"), soft_wrap=True)
+        if log == "json":
+            _log.info("The memory is served at %s", door.address)
+        else:
+            console(to_stderr=True).print(styled(f"The memory of {whose} is served at {door.address}"), soft_wrap=True)
         await serve_http(served, door)
     return Answer(data=None, is_printed=True)
 
@@ -254,7 +257,9 @@ async def proxy(
             "token": bool(settings.access),
             "resources": sorted(set(settings.tokens.values())),
         }
-        if call.as_json:
+        if log == "json":
+            _log.info("The gateway listens on %s", listening.url, extra={VALUES: data})
+        elif call.as_json:
             print_json(data)
         else:
             show(fields(_addresses(listening.url, settings)))
