@@ -387,6 +387,8 @@ def _import_tracing() -> None:
 
 def overridden(config: Config, overrides: Mapping[str, object]) -> tuple[Config, str]:
     """Return the configuration with the settings of a thread, and a text about the settings that are invalid and ignored."""
+    if not overrides:
+        return config, ""
     try:
         return config.with_overrides(overrides), ""
     except ConfigError:

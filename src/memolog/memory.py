@@ -29,7 +29,7 @@ from memolog.context.context import Context
 from memolog.context.pack import Pack, context_pack
 from memolog.core.clock import Clock, SystemClock, system_chance
 from memolog.core.config import Config
-from memolog.core.exact_json import JsonObject
+from memolog.core.exact_json import JsonObject, dumps
 from memolog.core.job import DueLog, LookJob
 from memolog.core.measures import WORK_KINDS, Measures
 from memolog.core.message import FilePart, Message, NewMessage
@@ -1143,9 +1143,14 @@ class Memory:
         scope = self.config.scope if "scope" in self.config.named else None
         stored = await components.store.measuring.read(scope=scope, now=now)
         backlog, waiting = dict.fromkeys(WORK_KINDS, 0), list[datetime]()
+        # Most resources have the same settings, and completing a configuration takes time.
+        configs: dict[str, Config] = {}
         for log in stored.logs:
             thread, resource = log.thread, log.resource
-            config, _ = overridden(self.config.completed(stored.settings.get(resource, {})), thread.overrides)
+            settings = stored.settings.get(resource, {})
+            if (key := dumps(settings)) not in configs:
+                configs[key] = self.config.completed(settings)
+            config, _ = overridden(configs[key], thread.overrides)
             model = canonical_model(thread.last_model) if thread.last_model else ""
             if config.observe:
                 kind = log.kind_due(config, stored.factors.get((resource, model), 1.0), now)

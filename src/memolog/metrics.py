@@ -78,7 +78,8 @@ def recorded(event: Event) -> Iterator[tuple[Instrument, float, tuple[str, ...]]
         case Recovered():
             yield TAKEOVERS if event.is_takeover else RETRIES, 1, ()
         case Degraded():
-            yield DEGRADED, 1, (event.what,)
+            # The keys of extractors are the application's own words.
+            yield DEGRADED, 1, ("extracting a value" if event.what.startswith("extracting ") else event.what,)
         case Trimmed():
             yield TRIMMED, 1, ()
         case _:

@@ -210,9 +210,10 @@ async def test_what_compose_starts(postgres_url: str, tmp_path: Path) -> None:
                 url = await server.url
             assert (await http.get(f"{url}/healthz")).text == "ok\n", name
             assert (await http.get(f"{url}/readyz")).text == "ready\n", name
-            # Neither a token nor a loopback name is needed where the server has a token.
-            text = (await http.get(f"{url}/metrics", headers={} if name == "worker" else {"host": "10.0.0.7"})).text
-            assert samples(text)("memolog_backlog_logs", kind="observe") == 0
+            text = (await http.get(f"{url}/metrics")).text
+            assert samples(text)("memolog_backlog_logs", kind="observe") == 0, name
+            foreign = await http.get(f"{url}/metrics", headers={"host": "memory.example"})
+            assert foreign.status_code == 403, name
         refused = await http.get(f"{await servers['mcp'].url}/mcp")
         assert refused.status_code == 401
         refused = await http.get(f"{await servers['gateway'].url}/v1/models")

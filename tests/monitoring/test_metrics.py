@@ -107,7 +107,10 @@ async def test_the_page_lists_every_metric(address: str) -> None:
             for event in _events(memory):
                 assert app._figures is not None
                 app._figures._hear(event)
-            assert shapes((await http.get("/metrics")).text) == listed
+            text = (await http.get("/metrics")).text
+            assert shapes(text) == listed
+            assert samples(text)("memolog_degraded_total", what="extracting a value") == 1
+            assert "private" not in text
     names = {line.split("`")[1] for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| `memolog.")}
     assert {one.name for one in INSTRUMENTS} <= names
 
@@ -119,6 +122,7 @@ def _events(memory: Memory) -> Iterator[Any]:
     yield RunEnded(run="r", run_kind="observe", observations=1, input_tokens=7, output_tokens=5, cost=0.5, **where)
     yield RunFailed(run="r", run_kind="observe", error="no", retry_at=None, **where)
     yield Degraded(what="preparing the context", error="no", **where)
+    yield Degraded(what="extracting a-private-key", error="no", **where)
     yield Recovered(run="r", reason="try 2", **where)
     yield Recovered(run="r", reason="the lease has ended", is_takeover=True, **where)
     yield Trimmed(messages=1, limit=10, **where)
@@ -324,6 +328,6 @@ async def test_opentelemetry(address: str, monkeypatch: pytest.MonkeyPatch) -> N
                 record(event)
     finally:
         meter.cache_clear()
-    assert {name for name, _, _ in taken} == {one.name for one in INSTRUMENTS} - {"memolog.other"}
+    assert {name for name, _, _ in taken} == {one.name for one in INSTRUMENTS}
     assert ("memolog.runs.ended", 1, {"kind": "observe", "outcome": "abandoned"}) in taken
     assert sum(name == "memolog.record.duration" for name, _, _ in taken) == 1

@@ -323,7 +323,7 @@ async def serve(
             then="Listen on 127.0.0.1, or set a token: MEMOLOG_PROXY_TOKEN, or --tokens-file for one token per resource.",
         )
     config = uvicorn.Config(
-        Monitored(memory, gateway_app(memory, settings), only_here=not settings.access),
+        Monitored(memory, gateway_app(memory, settings), only_here=is_loopback(host)),
         log_config=None,
         access_log=False,
         server_header=False,

@@ -369,7 +369,7 @@ async def serve_http(served: Served, door: Door, *, until: asyncio.Event | None 
     """Serve any number of clients over HTTP until the event `until` is set or, without it, until SIGINT or SIGTERM."""
     server = build_server(served)
     config = uvicorn.Config(
-        Monitored(served.memory, web_app(server, door), only_here=door.token is None),
+        Monitored(served.memory, web_app(server, door), only_here=is_loopback(door.host)),
         lifespan="on",
         log_config=None,
         log_level="warning",
