@@ -26,7 +26,11 @@ def samples(text: str) -> Sample:
         for family in text_string_to_metric_families(text)
         for one in family.samples
     }
-    return lambda name, **labels: found[name, tuple(sorted(labels.items()))]
+
+    def value(name: str, **labels: str) -> float:
+        return found[name, tuple(sorted(labels.items()))]
+
+    return value
 
 
 def shapes(text: str) -> dict[str, tuple[str, tuple[str, ...]]]:

@@ -13,7 +13,7 @@ from kit.engines import engines
 from kit.models import Hanging, Priced
 from kit.talk import kill, store_of
 from memolog import AssistantMessage, Config, Memory, ObservationConfig, Usage
-from memolog.apps import monitoring
+from memolog.apps import exposition
 from memolog.apps.monitoring import Monitored
 from memolog.core.measures import Measures
 from memolog.db.engine import Engine
@@ -34,7 +34,7 @@ _LIMIT = 120
 @pytest.fixture(autouse=True)
 def always_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read the database at every request."""
-    monkeypatch.setattr(monitoring, "_KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(exposition, "_KEPT_SECONDS", 0.0)
 
 
 async def test_the_backlog_rises_and_falls(address: str) -> None:
@@ -105,8 +105,8 @@ async def test_the_page_lists_every_metric(address: str) -> None:
         app = Monitored(memory, only_here=True)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1") as http:
             for event in _events(memory):
-                assert app._figures is not None
-                app._figures._hear(event)
+                assert app.figures is not None
+                app.figures.hear(event)
             text = (await http.get("/metrics")).text
             assert shapes(text) == listed
             assert samples(text)("memolog_degraded_total", what="extracting a value") == 1
@@ -235,7 +235,7 @@ async def test_repeated_transactions_are_counted(address: str) -> None:
 
 async def test_many_requests_read_once(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests at the same time share one reading, and the next reading is not before its time."""
-    monkeypatch.setattr(monitoring, "_KEPT_SECONDS", 3_600.0)
+    monkeypatch.setattr(exposition, "_KEPT_SECONDS", 3_600.0)
     readings = 0
     read = Memory.measures
 
@@ -265,7 +265,7 @@ async def _newer_schema(engine: Engine) -> None:
     from memolog.db.queries import Script, Statement
 
     text = "INSERT INTO memolog_migrations (version, name, checksum, applied_at) VALUES (9999, 'later', 'x', 0)"
-    later = Statement(name="later", text=text, parameters=(), lists=frozenset())
+    later = Statement(name="later", text=text, parameters=(), lists=())
 
     def script() -> Script[None]:
         yield later()
@@ -315,9 +315,12 @@ async def test_opentelemetry(address: str, monkeypatch: pytest.MonkeyPatch) -> N
         record = add
 
     class Meter:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
         create_counter = create_histogram = Instrument
 
-    monkeypatch.setattr(metrics, "get_meter", lambda _: Meter())
+    monkeypatch.setattr(metrics, "get_meter", Meter)
     meter.cache_clear()
     try:
         async with Memory(address, model=ScriptedModel(), config=CONFIG) as memory:

@@ -6,12 +6,12 @@ The reading is bounded: it looks at the threads that wait the longest, and at th
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, cast
 
 from memolog.core.clock import to_micros
-from memolog.core.exact_json import JsonObject, loads
+from memolog.core.exact_json import JsonObject, JsonValue, loads
 from memolog.core.measures import RUN_KINDS, RUN_STATES, TOKEN_KINDS, RunState, Spending
 from memolog.core.model_names import canonical_model
 from memolog.core.observation import Scope
@@ -68,7 +68,7 @@ class Measuring(Calls):
         """Read the figures. `scope` is the scope that the configuration sets, if it sets one."""
         ledger = self._ledger
         rows, last, stored = await self.engine.read(lambda: _reading(scope, now, ledger), brief=False)
-        return Stored(spent=self._spent(rows, last), **stored)
+        return replace(stored, spent=self._spent(rows, last))
 
     def _spent(self, rows: Sequence[Row], last: int) -> Mapping[str, Spending]:
         """Return what was spent since the first reading. Move the position past requests that are settled."""
@@ -97,12 +97,10 @@ class Measuring(Calls):
         pending(self.engine.dialect, [(row.version, row.checksum) for row in rows])
 
 
-def _reading(
-    scope: Scope | None, now: datetime, ledger: _Ledger | None
-) -> Script[tuple[Sequence[Row], int, dict[str, object]]]:
+def _reading(scope: Scope | None, now: datetime, ledger: _Ledger | None) -> Script[tuple[Sequence[Row], int, Stored]]:
     page = yield from reading_page(scope=scope, now=now, limit=_THREADS)
     resources = sorted({log.resource for log in page.logs})
-    settings: dict[str, JsonObject] = defaultdict(dict)
+    settings: dict[str, dict[str, JsonValue]] = defaultdict(dict)
     factors: dict[tuple[str, str], float] = {}
     if resources:
         for row in (yield q.settings_among(resources=resources)):
@@ -116,8 +114,5 @@ def _reading(
     unindexed = (yield search.count_all_waiting(limit=_COUNTED))[0].waiting
     last = (yield q.last_usage())[0].last
     spent = () if ledger is None else (yield q.usage_after(base=ledger.base, settled=ledger.settled))
-    return (
-        spent,
-        last,
-        {"logs": page.logs, "settings": settings, "factors": factors, "runs": runs, "unindexed": unindexed},
-    )
+    stored = Stored(logs=page.logs, settings=settings, factors=factors, runs=runs, unindexed=unindexed, spent={})
+    return spent, last, stored
