@@ -29,9 +29,11 @@ from memolog.context.context import Context
 from memolog.context.pack import Pack, context_pack
 from memolog.core.clock import Clock, SystemClock, system_chance
 from memolog.core.config import Config
-from memolog.core.exact_json import JsonObject
+from memolog.core.exact_json import JsonObject, dumps
 from memolog.core.job import DueLog, LookJob
+from memolog.core.measures import WORK_KINDS, Measures
 from memolog.core.message import FilePart, Message, NewMessage
+from memolog.core.model_names import canonical_model
 from memolog.core.observation import Extract, Generation, Observation, Priority
 from memolog.core.reports import Compacted, Compaction, ExportReport, Forgotten, ImportReport, Pruned, Report
 from memolog.core.run import KeptPrompt, Run, UsageTotal
@@ -1131,6 +1133,45 @@ class Memory:
         # After failures the log may have work again when its pause is over.
         is_open = due is not None or log.runs > 0 or log.failures > 0
         return due, lambda one: not is_open and (not one.waiting or config.sweep_after is None)
+
+    async def measures(self) -> Measures:
+        """Return the work that waits in the database, its runs and its costs. `/metrics` of the servers calls it.
+
+        Reads in one transaction and writes nothing. Looks at the 500 threads whose new messages wait the longest.
+        """
+        components, now = await self.open(), self.clock.now()
+        scope = self.config.scope if "scope" in self.config.named else None
+        stored = await components.store.measuring.read(scope=scope, now=now)
+        backlog, waiting = dict.fromkeys(WORK_KINDS, 0), list[datetime]()
+        # Most resources have the same settings, and completing a configuration takes time.
+        configs: dict[str, Config] = {}
+        for log in stored.logs:
+            thread, resource = log.thread, log.resource
+            settings = stored.settings.get(resource, {})
+            if (key := dumps(settings)) not in configs:
+                configs[key] = self.config.completed(settings)
+            config, _ = overridden(configs[key], thread.overrides)
+            model = canonical_model(thread.last_model) if thread.last_model else ""
+            if config.observe:
+                kind = log.kind_due(config, stored.factors.get((resource, model), 1.0), now)
+                waiting += [one.oldest for one in log.threads if one.oldest is not None]
+            else:
+                kind = "compact" if config.compaction.automatic else None
+            if kind is not None:
+                backlog[kind] += 1
+        return Measures(
+            at=now,
+            backlog=backlog,
+            oldest_at=min(waiting, default=None),
+            runs=stored.runs,
+            unindexed=stored.unindexed,
+            spent=stored.spent,
+            repeated=dict(components.store.engine.repeated),
+        )
+
+    async def check_ready(self) -> None:
+        """Raise an error if the database cannot be read, or if its schema is not the one of this release."""
+        await (await self.open()).store.measuring.check_schema()
 
     async def index(self) -> int:
         """Index everything that waits to be indexed, of all resources, and return how many resources that were."""
