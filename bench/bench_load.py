@@ -41,7 +41,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import product
@@ -219,20 +219,20 @@ async def child_web(told: dict[str, Any]) -> None:
     async def talk(index: int) -> None:
         thread, resource = web_thread(told, told["number"], index)
         chance = random.Random(thread)
-        said = work[(told["number"] * told["threads"] + index) % len(work)]["turns"]
+        which: int = told["number"] * told["threads"] + index
+        said = work[which % len(work)]
         for number in range(told["turns"]):
             # Before the first turn too, so that the conversations do not all begin in the same moment.
             await asyncio.sleep(told["think"] * (chance.random() if number == 0 else 0.5 + chance.random()))
             FAILURES.set([])
             texts = said[number % len(said)]
-            turn = memory.thread(thread, resource=resource).turn()
-            await turn.__aenter__()
-            with watches["prepare"].once():
-                await turn.prepare(UserMessage(texts["user"], id=f"{thread}-{number}-q"))
-            with watches["record"].once():
-                await turn.record(AssistantMessage(texts["assistant"], id=f"{thread}-{number}-a"))
-            with watches["leave"].once():
-                await turn.__aexit__(None, None, None)
+            with ExitStack() as leaving:
+                async with memory.thread(thread, resource=resource).turn() as turn:
+                    with watches["prepare"].once():
+                        await turn.prepare(UserMessage(texts["user"], id=f"{thread}-{number}-q"))
+                    with watches["record"].once():
+                        await turn.record(AssistantMessage(texts["assistant"], id=f"{thread}-{number}-a"))
+                    leaving.enter_context(watches["leave"].once())
 
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
@@ -247,9 +247,9 @@ async def child_web(told: dict[str, Any]) -> None:
     print(json.dumps(counted.told() | found), flush=True)
 
 
-def texts_of(path: str) -> list[dict[str, Any]]:
-    """Return the threads of a workload."""
-    return cast("list[dict[str, Any]]", json.loads(Path(path).read_text("utf-8"))["threads"])
+def texts_of(path: str) -> list[list[dict[str, str]]]:
+    """Return the turns of each thread of a workload."""
+    return [thread["turns"] for thread in json.loads(Path(path).read_text("utf-8"))["threads"]]
 
 
 def web_thread(told: dict[str, Any], process: int, index: int) -> tuple[str, str]:
@@ -856,10 +856,11 @@ async def scale_row(place: Place, folder: Path, told: dict[str, Any], count: int
     """Run the web processes and this number of workers until nothing is left to do, and return what was measured."""
     before, written = await asyncio.to_thread(place.deadlocks), len(place.log())
     workers: list[Worker] = []
+    webs: list[Child] = []
     async with a_sampler(place, told["address"]) as sampler:
         try:
             workers += (Worker(told["address"], folder, is_scripted=told["is_scripted"]) for _ in range(count))
-            webs = [Child("web", **told, number=number) for number in range(told["processes"])]
+            webs += (Child("web", **told, number=number) for number in range(told["processes"]))
             for worker in workers:
                 await worker.ready()
             for web in webs:
@@ -869,6 +870,9 @@ async def scale_row(place: Place, folder: Path, told: dict[str, Any], count: int
             server = place.processor(sampler.own) - used[0]
             of_workers = sum(processor(worker.process.pid) for worker in workers) - used[1]
         finally:
+            # Only after an error a web process is still there.
+            for web in webs:
+                web.kill()
             for worker in workers:
                 worker.stop()
         check = await check_scale(told)
