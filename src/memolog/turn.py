@@ -507,7 +507,9 @@ class Turn:
         )
         if step is None:
             return False
-        if self._config.scope == "resource" and calibrated(factor, new) < step // 2:
+        beside = self._snapshot.beside
+        has_others = bool(self._snapshot.others or (beside and (beside.tails or beside.more_threads)))
+        if has_others and calibrated(factor, new) < step // 2:
             # The new messages are probably short parts of several threads. If not, the next turn finds that they are due.
             step = batch_step(step, self._config.threshold_for(log))
         return calibrated(factor, self._unspanned + new) >= step
