@@ -305,6 +305,10 @@ class Bus:
             of_thread = f" of {event.thread}" if event.thread else ""
             _log.warning("%s%s failed: %s", event.what, of_thread, event.error)
             self._troubles.put((event.resource, event.thread), event)
+        self.forward(event)
+
+    def forward(self, event: Event) -> None:
+        """Deliver an event that another bus has emitted and logged."""
         for listener in (*self._listeners, *self.meters):
             try:
                 listener(event)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from importlib import import_module
+from inspect import iscoroutinefunction
 from math import inf
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias, cast
@@ -80,7 +81,7 @@ _STANDSTILL_SECONDS = 0.25
 # A sweep works on at most this many logs at a time.
 _SWEPT_AT_ONCE = 4
 
-Route: TypeAlias = Callable[[str], str]
+Route: TypeAlias = Callable[[str], "str | os.PathLike[str]"]
 """A function that returns the address of the database in which a resource is stored. The id of the resource is its argument."""
 Form = Literal["openai", "openai-responses", "anthropic", "mcp"]
 
@@ -981,6 +982,8 @@ class Memory:
                 f"`config` must be a Config, got {type(config).__name__}.",
                 then="Use Config(…) or Config.from_dict(…).",
             )
+        if iscoroutinefunction(address):
+            raise ConfigError("The function for addresses must be a plain function, got an async function.")
         if not isinstance(address, str | os.PathLike) and not callable(address):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
                 f"`address` must be a file name, an address or a function, got {type(address).__name__}.",
@@ -1250,7 +1253,8 @@ class _Databases:
         """Return the memory of the database in which a resource is stored."""
         if self._is_closed:
             raise StoreClosed
-        address = self._route(check_id("resource", resource))
+        found = self._route(check_id("resource", resource))
+        address = os.fspath(found) if isinstance(found, os.PathLike) else found
         if not isinstance(address, str) or not address:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
                 f"The function for addresses returned {address!r} for the resource {resource}.",
@@ -1258,7 +1262,7 @@ class _Databases:
             )
         if address not in self._memories:
             self._memories[address] = memory = self._make(address)
-            memory.subscribe(self.bus.emit)
+            memory.subscribe(self.bus.forward)
         return self._memories[address]
 
     async def settled(self) -> None:
