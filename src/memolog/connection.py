@@ -28,6 +28,7 @@ from memolog.log.runner import Runner
 from memolog.log.snapshot import Snapshot
 from memolog.log.usage import Lesson
 from memolog.log.withdrawals import render_again
+from memolog.metrics import meter
 from memolog.observer.extractors import Extractor, Extractors
 from memolog.observer.llm import Observer, observers_of
 from memolog.observer.model import Model, check_model, close_model
@@ -260,6 +261,7 @@ class Connection:
 
     async def _open(self) -> Components:
         await asyncio.to_thread(_import_tracing)
+        self.bus.meters = [record for record in (meter(),) if record is not None]
         store = await open_with(
             self.address,
             clock=self.clock,
@@ -378,12 +380,15 @@ def _import_tracing() -> None:
     with contextlib.suppress(ImportError):
         from opentelemetry import context, trace  # noqa: PLC0415 - slow to import, and optional
 
+        meter()
         trace.get_tracer("memolog")
         context.get_current()
 
 
 def overridden(config: Config, overrides: Mapping[str, object]) -> tuple[Config, str]:
     """Return the configuration with the settings of a thread, and a text about the settings that are invalid and ignored."""
+    if not overrides:
+        return config, ""
     try:
         return config.with_overrides(overrides), ""
     except ConfigError:

@@ -96,6 +96,8 @@ class Recovered(Event):
 
     run: str
     reason: str
+    is_takeover: bool = False
+    """Whether the lease of another process had ended. False for a retry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +181,15 @@ class Degraded(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepEnded(Event):
+    """A call of `prepare` or `record` has ended, with or without an error. It is not stored."""
+
+    step: str
+    """`prepare` or `record`."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsChanged(Event):
     """Settings of the configuration replaced settings stored with the resource. Has the old and the new values by dotted name."""
 
@@ -239,6 +250,8 @@ class Bus:
         self._listeners: list[Listener] = []
         self._queues: list[asyncio.Queue[Event | None]] = []
         self._is_closed = False
+        self.meters: list[Listener] = []
+        """Also called with every event. They do not count for `has_listeners`, so no event is made only for them."""
         self._troubles = Cache[tuple[str, str | None], Degraded](_TROUBLES)
 
     @property
@@ -292,7 +305,11 @@ class Bus:
             of_thread = f" of {event.thread}" if event.thread else ""
             _log.warning("%s%s failed: %s", event.what, of_thread, event.error)
             self._troubles.put((event.resource, event.thread), event)
-        for listener in tuple(self._listeners):
+        self.forward(event)
+
+    def forward(self, event: Event) -> None:
+        """Deliver an event that another bus has emitted and logged."""
+        for listener in (*self._listeners, *self.meters):
             try:
                 listener(event)
             except Exception:  # noqa: BLE001 - an error of a listener must not fail the turn

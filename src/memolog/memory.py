@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from importlib import import_module
+from inspect import iscoroutinefunction
 from math import inf
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias, cast
@@ -29,9 +30,11 @@ from memolog.context.context import Context
 from memolog.context.pack import Pack, context_pack
 from memolog.core.clock import Clock, SystemClock, system_chance
 from memolog.core.config import Config
-from memolog.core.exact_json import JsonObject
+from memolog.core.exact_json import JsonObject, dumps
 from memolog.core.job import DueLog, LookJob
+from memolog.core.measures import WORK_KINDS, Measures
 from memolog.core.message import FilePart, Message, NewMessage
+from memolog.core.model_names import canonical_model
 from memolog.core.observation import Extract, Generation, Observation, Priority
 from memolog.core.reports import Compacted, Compaction, ExportReport, Forgotten, ImportReport, Pruned, Report
 from memolog.core.run import KeptPrompt, Run, UsageTotal
@@ -78,7 +81,7 @@ _STANDSTILL_SECONDS = 0.25
 # A sweep works on at most this many logs at a time.
 _SWEPT_AT_ONCE = 4
 
-Route: TypeAlias = Callable[[str], str]
+Route: TypeAlias = Callable[[str], "str | os.PathLike[str]"]
 """A function that returns the address of the database in which a resource is stored. The id of the resource is its argument."""
 Form = Literal["openai", "openai-responses", "anthropic", "mcp"]
 
@@ -979,6 +982,8 @@ class Memory:
                 f"`config` must be a Config, got {type(config).__name__}.",
                 then="Use Config(…) or Config.from_dict(…).",
             )
+        if iscoroutinefunction(address):
+            raise ConfigError("The function for addresses must be a plain function, got an async function.")
         if not isinstance(address, str | os.PathLike) and not callable(address):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
                 f"`address` must be a file name, an address or a function, got {type(address).__name__}.",
@@ -1132,6 +1137,45 @@ class Memory:
         is_open = due is not None or log.runs > 0 or log.failures > 0
         return due, lambda one: not is_open and (not one.waiting or config.sweep_after is None)
 
+    async def measures(self) -> Measures:
+        """Return the work that waits in the database, its runs and its costs. `/metrics` of the servers calls it.
+
+        Reads in one transaction and writes nothing. Looks at the 500 threads whose new messages wait the longest.
+        """
+        components, now = await self.open(), self.clock.now()
+        scope = self.config.scope if "scope" in self.config.named else None
+        stored = await components.store.measuring.read(scope=scope, now=now)
+        backlog, waiting = dict.fromkeys(WORK_KINDS, 0), list[datetime]()
+        # Most resources have the same settings, and completing a configuration takes time.
+        configs: dict[str, Config] = {}
+        for log in stored.logs:
+            thread, resource = log.thread, log.resource
+            settings = stored.settings.get(resource, {})
+            if (key := dumps(settings)) not in configs:
+                configs[key] = self.config.completed(settings)
+            config, _ = overridden(configs[key], thread.overrides)
+            model = canonical_model(thread.last_model) if thread.last_model else ""
+            if config.observe:
+                kind = log.kind_due(config, stored.factors.get((resource, model), 1.0), now)
+                waiting += [one.oldest for one in log.threads if one.oldest is not None]
+            else:
+                kind = "compact" if config.compaction.automatic else None
+            if kind is not None:
+                backlog[kind] += 1
+        return Measures(
+            at=now,
+            backlog=backlog,
+            oldest_at=min(waiting, default=None),
+            runs=stored.runs,
+            unindexed=stored.unindexed,
+            spent=stored.spent,
+            repeated=dict(components.store.engine.repeated),
+        )
+
+    async def check_ready(self) -> None:
+        """Raise an error if the database cannot be read, or if its schema is not the one of this release."""
+        await (await self.open()).store.measuring.check_schema()
+
     async def index(self) -> int:
         """Index everything that waits to be indexed, of all resources, and return how many resources that were."""
         components = await self._connection.open_to_write()
@@ -1209,7 +1253,8 @@ class _Databases:
         """Return the memory of the database in which a resource is stored."""
         if self._is_closed:
             raise StoreClosed
-        address = self._route(check_id("resource", resource))
+        found = self._route(check_id("resource", resource))
+        address = os.fspath(found) if isinstance(found, os.PathLike) else found
         if not isinstance(address, str) or not address:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
                 f"The function for addresses returned {address!r} for the resource {resource}.",
@@ -1217,7 +1262,7 @@ class _Databases:
             )
         if address not in self._memories:
             self._memories[address] = memory = self._make(address)
-            memory.subscribe(self.bus.emit)
+            memory.subscribe(self.bus.forward)
         return self._memories[address]
 
     async def settled(self) -> None:

@@ -300,7 +300,7 @@ class Outbox:
         why = "closing was interrupted" if isinstance(problem, StoreClosed) else str(problem or "saving was given up")
         lost = NotSaved(counts, why)
         _log.error("%s", lost)
-        what = "saving unsaved messages when the memory was closed"
+        what = "the last attempt to save messages"
         for resource, thread in counts:
             bus.degraded(resource, thread, what, lost)
         return lost

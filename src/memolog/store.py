@@ -30,6 +30,7 @@ from memolog.errors import ConfigError, NotADatabase
 from memolog.log.due import Due, Jobs
 from memolog.log.heartbeat import Leases, Processes
 from memolog.log.journal import Journal
+from memolog.log.measures import Measuring
 from memolog.log.runs import Extracts, Runs
 from memolog.log.snapshot import MemoryCache, OtherLimits, Snapshot, TailLimit, reading_snapshot
 from memolog.log.store import Logs
@@ -111,6 +112,7 @@ class Store:
         self.logs = Logs(engine, clock, new_id, self.cache)
         self.runs = Runs(engine)
         self.due, self.jobs = Due(engine), Jobs(engine)
+        self.measuring = Measuring(engine)
         self.journal = Journal(engine)
         of_logs = (engine, clock, new_id, render)
         self.withdrawals = Withdrawals(*of_logs)

@@ -18,6 +18,7 @@ from memolog.core.deadline import T
 from memolog.core.document import Document, DocumentVersion
 from memolog.core.exact_json import JsonObject
 from memolog.core.job import DueLog
+from memolog.core.measures import Measures
 from memolog.core.message import FilePart, Message, NewMessage
 from memolog.core.observation import Extract, Generation, Observation, Priority, Span
 from memolog.core.reports import Compacted, Compaction, ExportReport, Forgotten, ImportReport, Pruned, Report
@@ -743,6 +744,13 @@ class SyncMemory:
         """Call `listener` with every event from now on. Return a function that ends the subscription."""
     def due(self) -> tuple[DueLog, ...]:
         """Return the logs of all resources that have background work, the longest idle first. `memolog worker` calls it."""
+    def measures(self) -> Measures:
+        """Return the work that waits in the database, its runs and its costs. `/metrics` of the servers calls it.
+
+        Reads in one transaction and writes nothing. Looks at the 500 threads whose new messages wait the longest.
+        """
+    def check_ready(self) -> None:
+        """Raise an error if the database cannot be read, or if its schema is not the one of this release."""
     def index(self) -> int:
         """Index everything that waits to be indexed, of all resources, and return how many resources that were."""
     def export(self, target: Target, *, resource: str | None = None, overwrite: bool = False) -> ExportReport:

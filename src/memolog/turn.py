@@ -20,7 +20,7 @@ from memolog.core.deadline import Budget, in_time, offload
 from memolog.core.message import NewMessage
 from memolog.core.run import Usage
 from memolog.errors import InputError, MemologError, ModelFailed, StoreClosed, StoreError
-from memolog.events import Trimmed
+from memolog.events import StepEnded, Trimmed
 from memolog.log.decide import batch_step, next_step
 from memolog.log.snapshot import Snapshot
 from memolog.log.state import Asked
@@ -182,7 +182,7 @@ class Turn:
         said = messages_in(messages)
         self.step += 1
         self._requested_model = model or self._requested_model
-        with span("memolog.prepare", {"gen_ai.conversation.id": self.thread, "memolog.step": self.step}):
+        with self._timed("prepare", {"memolog.step": self.step}):
             budget = self._budget()
             is_offline, shown = await self._is_offline(budget), passed_along(ephemeral)
             with self._own_outbox.adding(said, self._config) as fresh:
@@ -211,7 +211,7 @@ class Turn:
             # A provider may send an empty answer. This must not stop the agent.
             self._tell("recording the answer", "The response has neither a message nor usage.")
         self._answering_model = model or (usage.model if usage else None) or self._answering_model
-        with span("memolog.record", {"gen_ai.conversation.id": self.thread}):
+        with self._timed("record", {}):
             budget = self._budget()
             is_offline = await self._is_offline(budget)
             counted = 0 if self._last is None or beside is None else self._last.context.tokens.total + max(beside, 0)
@@ -507,7 +507,9 @@ class Turn:
         )
         if step is None:
             return False
-        if self._config.scope == "resource" and calibrated(factor, new) < step // 2:
+        beside = self._snapshot.beside
+        has_others = bool(self._snapshot.others or (beside and (beside.tails or beside.more_threads)))
+        if has_others and calibrated(factor, new) < step // 2:
             # The new messages are probably short parts of several threads. If not, the next turn finds that they are due.
             step = batch_step(step, self._config.threshold_for(log))
         return calibrated(factor, self._unspanned + new) >= step
@@ -520,6 +522,19 @@ class Turn:
         # InputError means that the caller must correct a message.
         if (self._config.strict or isinstance(error, InputError)) and not has_failed_already:
             raise error
+
+    @contextmanager
+    def _timed(self, step: str, attributes: Mapping[str, str | int]) -> Generator[None]:
+        """Open the span of a step, and report how long it took."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        try:
+            with span(f"memolog.{step}", {"gen_ai.conversation.id": self.thread, **attributes}):
+                yield
+        finally:
+            now, seconds = self._connection.clock.now(), loop.time() - begun
+            event = StepEnded(at=now, resource=self.resource, thread=self.thread, step=step, seconds=seconds)
+            self._connection.bus.emit(event)
 
     def _tell(self, what: str, error: object) -> None:
         self._connection.bus.degraded(self.resource, self.thread, what, error)

@@ -133,8 +133,11 @@ async def _talk(memory: Memory, clock: FakeClock, thread: str, subjects: Sequenc
         call = f"call-{number}-{clock.now():%d%H%M}"
         async with memory.thread(thread, resource=RESOURCE).turn(zone="Europe/Berlin") as turn:
             await turn.prepare(UserMessage(f"{said}. Day {clock.now():%d}."))
+            # Two runs at the same time would end in the order in which the machine serves them.
+            await memory.settled()
             await turn.record(AssistantMessage(ToolCallPart(id=call, name="edit_file", arguments={"path": file})))
             await turn.prepare(ToolMessage(call, f"{file}: export const {name} = 1 // changed\n" * 4, name="edit_file"))
+            await memory.settled()
             usage = Usage(model="small", input_tokens=400, output_tokens=20, cost=0.001)
             await turn.record(AssistantMessage(f"{name} is in {file} now, all tests pass."), model="small", usage=usage)
         clock.advance(minutes=7)

@@ -38,7 +38,18 @@ from memolog.testing import FakeClock
 from memolog.working_memory.document import replaced
 
 # Parts of the store that act for the whole database, or that are no calls.
-NOT_OF_A_RESOURCE: Final = {"processes", "due", "doctor", "cache", "clock", "engine", "new_id", "render", "config"}
+NOT_OF_A_RESOURCE: Final = {
+    "processes",
+    "due",
+    "measuring",
+    "doctor",
+    "cache",
+    "clock",
+    "engine",
+    "new_id",
+    "render",
+    "config",
+}
 # Pieces of larger scripts: they do no I/O themselves, and what they make runs inside a method that named its resource.
 SCRIPTS: Final = {"jobs.deferring", "messages.ready", "messages.ready_soon", "messages.saving"}
 # They take a snapshot, which names its resource and which only a method that named it gives out; the log that they change must

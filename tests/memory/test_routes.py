@@ -1,6 +1,5 @@
 """Resources that a function distributes over several databases."""
 
-import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -113,6 +112,8 @@ async def test_wrong_addresses_and_closed_memories(two: tuple[str, str]) -> None
         memory.resource("stranger")
     with pytest.raises(InputError, match="The resource id is empty"):
         memory.resource("")
+    with pytest.raises(ConfigError, match="must be a plain function, got an async function"):
+        Memory(_asynchronous)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await talk(memory, "known", "Hello.")
     await memory.aclose()
     await memory.aclose()
@@ -121,9 +122,15 @@ async def test_wrong_addresses_and_closed_memories(two: tuple[str, str]) -> None
     assert "lambda" in repr(memory)
 
 
-async def test_messages_that_no_database_took_are_all_reported(tmp_path: Path) -> None:
-    """Both files are moved away while they are open, so both databases refuse to write."""
-    memory = Memory(lambda resource: os.fspath(tmp_path / f"{resource}.db"), config=Config(busy_timeout=0.0))
+async def _asynchronous(resource: str) -> str:
+    return resource
+
+
+async def test_messages_that_no_database_took_are_all_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both files are moved away while they are open, so both databases refuse to write. Each failure is logged once."""
+    memory = Memory(lambda resource: tmp_path / f"{resource}.db", config=Config(busy_timeout=0.0))
     for number in range(2):
         await talk(memory, f"user-{number}", "Hello.")
         (tmp_path / f"user-{number}.db").rename(tmp_path / f"moved-{number}.db")
@@ -131,6 +138,7 @@ async def test_messages_that_no_database_took_are_all_reported(tmp_path: Path) -
     with pytest.raises(NotSaved) as lost:
         await memory.aclose()
     assert lost.value.counts == {("user-0", "chat"): 2, ("user-1", "chat"): 2}
+    assert caplog.text.count("the last attempt to save messages of chat failed") == 2
 
 
 def test_the_synchronous_memory_takes_a_route(route: Callable[[str], str], two: tuple[str, str]) -> None:

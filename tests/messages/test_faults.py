@@ -25,7 +25,7 @@ from memolog.context.context import Context
 from memolog.core.run import Usage
 from memolog.db.sqlite import SqliteEngine
 from memolog.errors import InputError, ModelFailed, NotFound, StoreError, StoreReadOnly, StoreUnavailable
-from memolog.events import Activated, Decided, Degraded, Event, Recovered, RunFailed, Windows, Withdrawn
+from memolog.events import Activated, Decided, Degraded, Event, Recovered, RunFailed, StepEnded, Windows, Withdrawn
 from memolog.observer.model import ModelRequest
 from memolog.store import Store
 from memolog.testing import FakeClock, ScriptedModel, observations_of
@@ -251,7 +251,7 @@ async def test_the_journal_has_what_was_told(tell: Open) -> None:
     story = tell(model=ScriptedModel([RuntimeError("down")]))
     await story.chat(6)
     kept = await (await story.store()).journal.events(RESOURCE, thread=THREAD)
-    told = [e for e in story.events if not isinstance(e, Windows) and getattr(e, "decision", "") != "Wait"]
+    told = [e for e in story.events if not isinstance(e, Windows | StepEnded) and getattr(e, "decision", "") != "Wait"]
     assert [(event.kind, event.at) for event in kept] == [(event.kind, event.at) for event in told]
 
 

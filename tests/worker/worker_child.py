@@ -51,7 +51,7 @@ async def main(address: str, seconds: float, grace: float) -> None:
         stop.set()
 
     waiting = asyncio.create_task(wait_for_signal())
-    options = WorkerOptions(concurrency=4, every=1, grace=grace)
+    options = WorkerOptions(concurrency=4, every=1, grace=grace, metrics_port=0)
     model = Telling(seconds=seconds)
     await run_worker(address, CONFIG, options, report=lambda _, values: tell(values), stop=stop, model=model)
     waiting.cancel()

@@ -119,7 +119,7 @@ class Doctor(TimedCalls):
 
     async def report(self, resource: str | None, found: Sequence[Diagnosis], left: Sequence[Diagnosis] = ()) -> Report:
         """Return a report of `found`. `left` has the findings after a repair. Safe findings that it lacks count as repaired."""
-        *rows, not_indexed = (await self.engine.fetch(q.examined(resource=resource), tuple[int, ...]))[0]
+        *rows, not_indexed = map(int, (await self.engine.fetch(q.examined(resource=resource), tuple[int, ...]))[0])
         still = {replace(one.finding, is_safe=True) for one in left}
         findings = tuple(
             replace(one.finding, repaired=one.finding.is_safe and one.finding not in still) for one in found

@@ -1,9 +1,10 @@
-"""Functions that MCP server and gateway share: checks of tokens and loopback addresses, a server on a socket."""
+"""Functions that the servers share: checks of tokens and of loopback addresses, a server on a socket."""
 
 import asyncio
 import errno
 import socket
-from collections.abc import AsyncGenerator, Generator
+import urllib.parse
+from collections.abc import AsyncGenerator, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager
 from ipaddress import ip_address
 from typing import Final
@@ -23,6 +24,20 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def is_from_here(headers: Iterable[tuple[str, str]]) -> bool:
+    """Return whether `host` and `origin` of a request name this machine. The `origin` of a web page names its web site."""
+    named = [value if name == "origin" else f"//{value}" for name, value in headers if name in {"host", "origin"}]
+    return all(_names_loopback(value) for value in named)
+
+
+def _names_loopback(address: str) -> bool:
+    try:
+        name = urllib.parse.urlsplit(address).hostname or ""
+    except ValueError:
+        return False
+    return name.endswith(".localhost") or is_loopback(name)
 
 
 def check_token(token: str, name: str, error: type[MemologError]) -> None:

@@ -1,6 +1,7 @@
 """Define the interface of an engine: it runs scripts in transactions. The scripts are the same for every engine."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,8 +30,14 @@ class Engine(ABC):
     """Called with `NAME` after the commit of each write, on the thread of the write."""
     file: str | None = None
     """The path of the database, if it is one file."""
+    dialect: str
+    """The name of the engine in the names of migration files."""
     has_queue: bool = False
     """Whether the database has the tables of a job queue, so that jobs for workers can be added to it."""
+
+    def __init__(self) -> None:
+        self.repeated: Counter[str] = Counter()
+        """How often a transaction was repeated, or had to wait for the lock of another process, by reason."""
 
     @abstractmethod
     async def read(self, work: Work[T], *, brief: bool = True) -> T:

@@ -93,8 +93,11 @@ class _LostRace(Exception):
 class PostgresEngine(Engine):
     """Runs scripts on one schema of a PostgreSQL database."""
 
+    dialect = "postgres"
+
     def __init__(self, url: str, options: PostgresOptions | None = None) -> None:
         """Set the address and the options. `start` connects."""
+        super().__init__()
         self._url, self.options = split_url(url, options or PostgresOptions())
         self.name = safe_url(url)
         self._pooler = bool(self.options.pooler)
@@ -195,6 +198,7 @@ class PostgresEngine(Engine):
                     return await self._transact(connection, work, isolation, name)
             except _LostRace as race:
                 lost = race.__cause__
+                self.repeated[_reason(lost)] += 1
                 await asyncio.sleep(_delay(attempt))
         raise self._mapped(cast("Exception", lost)) from lost
 
@@ -457,6 +461,17 @@ def _delay(attempt: int) -> float:
 
 async def _applied(connection: Connection) -> list[tuple[int, str]]:
     return [(int(row[0]), str(row[1])) for row in await connection.fetch(READ_RECORD)]
+
+
+def _reason(error: BaseException | None) -> str:
+    """Return why a transaction is repeated, as a word for counters."""
+    if isinstance(error, pg.DeadlockDetectedError):
+        return "deadlock"
+    if isinstance(error, pg.SerializationError):
+        return "serialization"
+    if isinstance(error, pg.IntegrityConstraintViolationError):
+        return "constraint"
+    return "connection" if isinstance(error, _GONE) else "statement"
 
 
 def _queue_schema() -> str:

@@ -80,6 +80,8 @@ def is_memory(path: str) -> bool:
 class SqliteEngine(Engine):
     """Runs scripts on one SQLite database. Safe for several event loops, threads and processes."""
 
+    dialect = "sqlite"
+
     def __init__(
         self,
         path: str,
@@ -93,6 +95,7 @@ class SqliteEngine(Engine):
         With `normal` durability a commit survives a crash of the process. With `full` durability it waits for the disk and also
         survives a power failure. A write waits at most `busy_timeout` seconds for the lock of another process.
         """
+        super().__init__()
         self.path, self._durability, self._busy_timeout, self._read_only = path, durability, busy_timeout, read_only
         self._memory = is_memory(path)
         self.file = None if self._memory else path
@@ -360,6 +363,7 @@ class SqliteEngine(Engine):
                 if code_of(error) not in BUSY:
                     raise
                 if decided is None:
+                    self.repeated["busy"] += 1
                     raise _Waiting from None
                 if decided.locked():
                     raise _GivenUp from None

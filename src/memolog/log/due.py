@@ -14,6 +14,7 @@ from memolog.core.clock import from_micros, to_micros
 from memolog.core.config import Config
 from memolog.core.exact_json import JsonObject, dumps
 from memolog.core.job import LOOK, QUEUE, LookJob
+from memolog.core.measures import WorkKind
 from memolog.core.observation import Scope
 from memolog.db.engine import Calls, writes
 from memolog.db.queries import Row, Script, load_queries
@@ -44,6 +45,8 @@ class WaitingThread:
     """The tokens of messages after the cursor that are in no buffered group and no run."""
     waiting: int
     """The number of those messages."""
+    oldest: datetime | None
+    """The time of the first message after the cursor that is in no buffered group."""
     has_hole: bool
     """Whether some of those messages are before a buffered group or a run."""
 
@@ -92,11 +95,24 @@ class WaitingLog:
         """Return why a worker should look at the log, and whether also at messages that are fewer than a step."""
         if self.expired:
             return "a run was left behind", False
-        if self.next_try is not None and is_due(self.next_try, now) and is_due(self.retry_at, now):
+        if self._may_retry(now):
             return "a failed run may be tried again", False
         if breaker_is_open(self.failures, self.retry_at, now):
             return None
         return self._why_observe(config, factor, now) or self._why_reflect(config, factor)
+
+    def kind_due(self, config: Config, factor: float, now: datetime) -> WorkKind | None:
+        """Return the kind of work that `why_due` finds."""
+        if self.why_due(config, factor, now) is None:
+            return None
+        if self.expired:
+            return "take_over"
+        if self._may_retry(now):
+            return "retry"
+        return "observe" if self._why_observe(config, factor, now) else "reflect"
+
+    def _may_retry(self, now: datetime) -> bool:
+        return self.next_try is not None and is_due(self.next_try, now) and is_due(self.retry_at, now)
 
     def _why_observe(self, config: Config, factor: float, now: datetime) -> tuple[str, bool] | None:
         if self.observing >= config.observation.parallel or not self.waiting:
@@ -148,24 +164,9 @@ class Due(Calls):
         With `resource`, all threads of this resource are read. Otherwise the threads of all resources that have changed since
         a worker last looked at them, and on the first page also the logs with runs that were left behind.
         """
-        at, key = after or (-1, -1)
-        values = {
-            "scope": None if scope is None else dumps(scope),
-            "now": to_micros(now),
-            "after_at": at,
-            "after_pk": key,
-            "limit": _PAGE,
-        }
         if resource is not None:
             check_ids(resource=resource)
-        step = q.due(**values) if resource is None else q.due_of(resource=resource, **values)
-
-        def script() -> Script[WaitingPage]:
-            rows = yield step
-            is_full = bool(rows) and rows[0].page_size == _PAGE
-            return WaitingPage(logs=tuple(_logs(rows)), next=(rows[0].page_at, rows[0].page_pk) if is_full else None)
-
-        return await self.engine.read(script)
+        return await self.engine.read(lambda: reading_page(scope=scope, now=now, after=after, resource=resource))
 
     @writes("due.mark")
     def mark(self, threads: Sequence[tuple[WaitingLog, WaitingThread]]) -> Script[None]:
@@ -193,6 +194,28 @@ class Jobs(Calls):
         if self.engine.has_queue:
             job = LookJob(resource=resource, thread=thread, is_shared=scope == "resource")
             yield q.defer(queue=QUEUE, task=LOOK, key=job.key, arguments=dumps(job.arguments))
+
+
+def reading_page(
+    *,
+    scope: Scope | None,
+    now: datetime,
+    after: tuple[int, int] | None = None,
+    resource: str | None = None,
+    limit: int = _PAGE,
+) -> Script[WaitingPage]:
+    """Read a page of logs, as part of a larger script. `Due.page` explains the arguments."""
+    at, key = after or (-1, -1)
+    values = {
+        "scope": None if scope is None else dumps(scope),
+        "now": to_micros(now),
+        "after_at": at,
+        "after_pk": key,
+        "limit": limit,
+    }
+    rows = yield q.due(**values) if resource is None else q.due_of(resource=resource, **values)
+    is_full = bool(rows) and rows[0].page_size == limit
+    return WaitingPage(logs=tuple(_logs(rows)), next=(rows[0].page_at, rows[0].page_pk) if is_full else None)
 
 
 def _logs(rows: Iterable[Row]) -> Iterable[WaitingLog]:
@@ -234,5 +257,6 @@ def _thread(row: Row) -> WaitingThread:
         uncovered=row.uncovered,
         free=row.free,
         waiting=row.waiting,
+        oldest=moment(row.oldest),
         has_hole=row.first_waiting is not None and row.last_taken is not None and row.first_waiting < row.last_taken,
     )

@@ -440,6 +440,7 @@ class Core:
                 thread=snapshot.thread.id,
                 run=decision.run,
                 reason=decision.reason,
+                is_takeover=row is None or row.status == "running",
             )
         )
         self._run((claim,), snapshot, config)

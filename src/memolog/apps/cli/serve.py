@@ -1,5 +1,6 @@
 """Serve a memory to other programs: `mcp` (Model Context Protocol), `proxy` (OpenAI and Anthropic clients) and `worker`."""
 
+import logging
 import os
 import signal
 import sys
@@ -11,6 +12,7 @@ import typer
 
 from memolog.apps.cli.command import Answer, Call, chosen_resource, read_text, refuse_missing, verb
 from memolog.apps.cli.output import console, fields, print_json, show, styled
+from memolog.apps.logs import VALUES, LogFormat, set_up_log
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
     from memolog.apps.mcp.resources import Served
 
 app = typer.Typer()
+_log = logging.getLogger("memolog.servers")
+_Log = Annotated[
+    LogFormat,
+    typer.Option("--log", help="Form of the log on standard error: text, or json with one document for each line."),
+]
 # Heading of the options for HTTP in the help text.
 _HTTP = "Over HTTP"
 
@@ -80,6 +87,7 @@ async def mcp(
     token_file: _TokenFile = None,
     no_token: _NoToken = False,
     allow_host: _AllowHost = None,
+    log: _Log = "text",
 ) -> Answer:
     """Serve a memory over the Model Context Protocol: tools, resources, prompts and change notifications.
 
@@ -90,6 +98,7 @@ async def mcp(
     from memolog.apps.mcp.server import open_door, read_token, serve_http
     from memolog.memory import Memory
 
+    set_up_log(log)
     refuse_missing(call.address)
     config = call.config.with_overrides({"read_only": True}) if read_only or describe else call.config
     async with Memory(call.address, config=config) as memory:
@@ -105,7 +114,10 @@ async def mcp(
             return Answer(data=None, is_printed=True)
         token = read_token(os.environ.get("MEMOLOG_MCP_TOKEN"), token_file)
         door = open_door(host, port, token=token, without_token=no_token, allowed_hosts=allow_host or ())
-        console(to_stderr=True).print(styled(f"The memory of {whose} is served at {door.address}"), soft_wrap=True)
+        if log == "json":
+            _log.info("The memory is served at %s", door.address)
+        else:
+            console(to_stderr=True).print(styled(f"The memory of {whose} is served at {door.address}"), soft_wrap=True)
         await serve_http(served, door)
     return Answer(data=None, is_printed=True)
 
@@ -216,6 +228,7 @@ async def proxy(
     tokens_file: _TokensFile = None,
     max_body: Annotated[int, typer.Option(help="Maximum size in bytes of a request with memory.", min=1)] = 67_108_864,
     seconds: _Seconds = None,
+    log: _Log = "text",
 ) -> Answer:
     """Run a gateway that adds memory to any OpenAI or Anthropic client. Clients send the thread in a header or in the address."""
     import asyncio
@@ -224,6 +237,7 @@ async def proxy(
     from memolog.apps.gateway.settings import GatewaySettings, read_tokens
     from memolog.apps.signals import caught
 
+    set_up_log(log)
     settings = GatewaySettings(
         openai=openai,
         anthropic=anthropic,
@@ -243,7 +257,9 @@ async def proxy(
             "token": bool(settings.access),
             "resources": sorted(set(settings.tokens.values())),
         }
-        if call.as_json:
+        if log == "json":
+            _log.info("The gateway listens on %s", listening.url, extra={VALUES: data})
+        elif call.as_json:
             print_json(data)
         else:
             show(fields(_addresses(listening.url, settings)))
@@ -277,11 +293,23 @@ _Grace = Annotated[
     float, typer.Option(help="Maximum seconds from SIGTERM or Ctrl-C to the end. Unfinished work is given back.", min=0)
 ]
 _Once = Annotated[bool, typer.Option("--once", help="Do all work that is due, and exit; for cron.")]
+_MetricsPort = Annotated[
+    int | None,
+    typer.Option(help="Port for /healthz, /readyz and /metrics; 0 for any free one. Default: none.", min=0, max=65535),
+]
+_MetricsHost = Annotated[str, typer.Option(help="Address to listen on for metrics, which need no token.")]
 
 
 @verb(app, needs="address", writes=True, example="memolog worker --once")
 async def worker(
-    call: Call, concurrency: _Concurrency = 8, every: _Every = 60, grace: _Grace = 25.0, once: _Once = False
+    call: Call,
+    concurrency: _Concurrency = 8,
+    every: _Every = 60,
+    grace: _Grace = 25.0,
+    once: _Once = False,
+    metrics_port: _MetricsPort = None,
+    metrics_host: _MetricsHost = "127.0.0.1",
+    log: _Log = "text",
 ) -> Answer:
     """Do the background work of other processes: observe, reflect, compact, index, and forget what is too old.
 
@@ -294,6 +322,7 @@ async def worker(
     from memolog.apps.signals import caught
     from memolog.apps.worker.process import WorkerOptions, run_worker
 
+    set_up_log(log)
     refuse_missing(call.address)
     stop, signals = asyncio.Event(), caught(signal.SIGINT, signal.SIGTERM)
 
@@ -302,13 +331,23 @@ async def worker(
         stop.set()
 
     def report(words: str, values: dict[str, object]) -> None:
-        if call.as_json:
+        if log == "json":
+            level = logging.WARNING if values.get("event") == "error" else logging.INFO
+            _log.log(level, "%s", words, extra={VALUES: values})
+        elif call.as_json:
             print_json(values)
         else:
             console(to_stderr=True).print(styled(words), soft_wrap=True)
 
     waiting = asyncio.create_task(wait_for_signal())
-    options = WorkerOptions(concurrency=concurrency, every=every, grace=grace, once=once)
+    options = WorkerOptions(
+        concurrency=concurrency,
+        every=every,
+        grace=grace,
+        once=once,
+        metrics_host=metrics_host,
+        metrics_port=metrics_port,
+    )
     try:
         counts = await run_worker(call.address, call.config, options, report=report, stop=stop)
     finally:

@@ -36,10 +36,11 @@ from memolog.apps.gateway.exchange import (
     make_request,
     whole_events,
 )
-from memolog.apps.gateway.headers import Pairs, is_from_here, opened_by, passed_back, passed_on
+from memolog.apps.gateway.headers import Pairs, opened_by, passed_back, passed_on
 from memolog.apps.gateway.scope import Named, Scope, completed, is_in_body, named_in, split_path
 from memolog.apps.gateway.settings import GatewaySettings
-from memolog.apps.network import is_loopback, open_socket, serving, url_of
+from memolog.apps.monitoring import Monitored
+from memolog.apps.network import is_from_here, is_loopback, open_socket, serving, url_of
 
 _log = logging.getLogger("memolog")
 
@@ -322,7 +323,7 @@ async def serve(
             then="Listen on 127.0.0.1, or set a token: MEMOLOG_PROXY_TOKEN, or --tokens-file for one token per resource.",
         )
     config = uvicorn.Config(
-        gateway_app(memory, settings),
+        Monitored(memory, gateway_app(memory, settings), only_here=is_loopback(host)),
         log_config=None,
         access_log=False,
         server_header=False,

@@ -1,15 +1,13 @@
-"""Check the token and the origin of a request, and select the headers that are passed on.
+"""Check the token of a request, and select the headers that are passed on.
 
 The headers of Memolog are never passed on. The API keys of clients are passed on and not read.
 """
 
 import hmac
-import urllib.parse
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from memolog.apps.gateway.scope import OURS, TOKEN
-from memolog.apps.network import is_loopback
 
 Pairs = list[tuple[str, str]]
 
@@ -37,20 +35,6 @@ def opened_by(headers: Iterable[tuple[str, str]], tokens: Mapping[str, str | Non
         for offer in offers
         if hmac.compare_digest(offer.encode("utf-8"), token.encode("utf-8"))
     }
-
-
-def is_from_here(headers: Iterable[tuple[str, str]]) -> bool:
-    """Return whether `host` and `origin` of a request name this machine. The `origin` of a web page names its web site."""
-    named = [value if name == "origin" else f"//{value}" for name, value in headers if name in {"host", "origin"}]
-    return all(_is_loopback(value) for value in named)
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        name = urllib.parse.urlsplit(address).hostname or ""
-    except ValueError:
-        return False
-    return name.endswith(".localhost") or is_loopback(name)
 
 
 def passed_on(headers: Iterable[tuple[str, str]], *, is_read: bool) -> Pairs:

@@ -32,6 +32,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from memolog.apps.mcp import prompts, resources
 from memolog.apps.mcp.resources import Served, wire_json
 from memolog.apps.mcp.subscriptions import Changes, Listening
+from memolog.apps.monitoring import Monitored
 from memolog.apps.network import check_token, is_loopback, open_socket, serving, url_of
 from memolog.apps.signals import caught
 from memolog.core.exact_json import loads
@@ -368,8 +369,9 @@ async def serve_http(served: Served, door: Door, *, until: asyncio.Event | None 
     """Serve any number of clients over HTTP until the event `until` is set or, without it, until SIGINT or SIGTERM."""
     server = build_server(served)
     config = uvicorn.Config(
-        web_app(server, door),
+        Monitored(served.memory, web_app(server, door), only_here=is_loopback(door.host)),
         lifespan="on",
+        log_config=None,
         log_level="warning",
         access_log=False,
         server_header=False,

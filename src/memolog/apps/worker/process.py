@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +19,8 @@ from memolog.models import ModelSpec
 # The part of the grace that is left to release the leases of runs that have not ended.
 _GIVE_BACK_SECONDS: Final = 3.0
 _CLOSE_SECONDS: Final = 1.0
+# The time that requests of operators have when the worker stops.
+_GRACE_SECONDS: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,9 @@ class WorkerOptions:
     """The longest time between the request to stop and the end, in seconds."""
     once: bool = False
     """Whether it does what is due and ends."""
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = None
+    """The port for `/healthz`, `/readyz` and `/metrics`. 0 means any free port, and None that it does not listen."""
 
 
 async def run_worker(
@@ -63,10 +68,11 @@ async def run_worker(
                 f"The worker of {where} has started. It works on up to {options.concurrency} logs at a time.",
                 {"event": "started", "database": where},
             )
-            if path is not None:
-                await _work_on_file(work, options, stop)
-            else:
-                await _work_on_queue(work, address, options, stop)
+            async with _monitored(work, options):
+                if path is not None:
+                    await _work_on_file(work, options, stop)
+                else:
+                    await _work_on_queue(work, address, options, stop)
         finally:
             await memory.aclose()
         report(
@@ -74,6 +80,40 @@ async def run_worker(
             {"event": "ended", **counts.values()},
         )
     return counts
+
+
+@asynccontextmanager
+async def _monitored(work: Work, options: WorkerOptions) -> AsyncGenerator[None]:
+    """Answer the requests of operators while the block runs, if the options have a port."""
+    if options.metrics_port is None:
+        yield
+        return
+    # The server and the format of metrics are optional dependencies.
+    try:
+        import uvicorn  # noqa: PLC0415
+
+        from memolog.apps.monitoring import Monitored  # noqa: PLC0415
+        from memolog.apps.network import is_loopback, open_socket, serving, url_of  # noqa: PLC0415
+    except ImportError as missing:
+        raise ConfigError(
+            "--metrics-port needs a web server, which is not installed.",
+            then='Install it with: pip install "memolog[worker]"',
+        ) from missing
+    host = options.metrics_host
+    app = Monitored(work.memory, only_here=is_loopback(host))
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    listener = open_socket(host, options.metrics_port)
+    url = url_of(host, listener.getsockname()[1])
+    async with serving(config, listener):
+        work.report(f"metrics are served at {url}/metrics", {"event": "listening", "url": url})
+        yield
 
 
 async def _work_on_file(work: Work, options: WorkerOptions, stop: asyncio.Event) -> None:

@@ -54,25 +54,25 @@ placed AS (
   LEFT JOIN cursors c ON c.log_pk = l.pk AND c.thread_pk = x.thread_pk
 ),
 uncovered AS (
-  SELECT p.owner, p.thread_pk, m.seq, m.tokens,
+  SELECT p.owner, p.thread_pk, m.seq, m.tokens, m.created_at,
     CASE WHEN EXISTS (SELECT 1 FROM groups g WHERE g.log_pk = p.log_pk AND g.state = 'buffered' AND g.thread_pk = p.thread_pk
-        AND m.seq BETWEEN g.first_seq AND g.last_seq)
-      OR EXISTS (SELECT 1 FROM runs r WHERE r.log_pk = p.log_pk AND r.status IN ('running', 'failed')
-        AND r.thread_pk = p.thread_pk AND m.seq BETWEEN r.first_seq AND r.last_seq)
-    THEN 1 ELSE 0 END AS taken
+        AND m.seq BETWEEN g.first_seq AND g.last_seq) THEN 2
+      WHEN EXISTS (SELECT 1 FROM runs r WHERE r.log_pk = p.log_pk AND r.status IN ('running', 'failed')
+        AND r.thread_pk = p.thread_pk AND m.seq BETWEEN r.first_seq AND r.last_seq) THEN 1
+    ELSE 0 END AS taken
   FROM placed p JOIN messages m ON m.thread_pk = p.thread_pk AND m.seq > p.cursor AND m.state = 'live'
 ),
 tails AS (
   SELECT u.owner, u.thread_pk, CAST(SUM(u.tokens) AS BIGINT) AS uncovered,
     CAST(SUM(CASE WHEN u.taken = 0 THEN u.tokens ELSE 0 END) AS BIGINT) AS free,
     COUNT(CASE WHEN u.taken = 0 THEN 1 END) AS waiting, MIN(CASE WHEN u.taken = 0 THEN u.seq END) AS first_waiting,
-    MAX(CASE WHEN u.taken = 1 THEN u.seq END) AS last_taken
+    MAX(CASE WHEN u.taken > 0 THEN u.seq END) AS last_taken, MIN(CASE WHEN u.taken < 2 THEN u.created_at END) AS oldest
   FROM uncovered u
   GROUP BY u.owner, u.thread_pk
 )
 SELECT p.resource, p.owner, p.thread_pk, t.id AS thread, t.last_seq, t.updated_at, t.overrides, t.last_model, p.log_pk, p.version,
   p.generation, p.failures, p.retry_at, COALESCE(s.uncovered, 0) AS uncovered, COALESCE(s.free, 0) AS free,
-  COALESCE(s.waiting, 0) AS waiting, s.first_waiting, s.last_taken,
+  COALESCE(s.waiting, 0) AS waiting, s.first_waiting, s.last_taken, s.oldest,
   (SELECT COUNT(*) FROM runs r WHERE r.log_pk = p.log_pk AND r.status IN ('running', 'failed')) AS runs,
   (SELECT COUNT(*) FROM runs r WHERE r.log_pk = p.log_pk AND r.status = 'running' AND r.kind = 'observe') AS observing,
   (SELECT COUNT(*) FROM runs r WHERE r.log_pk = p.log_pk AND r.status = 'running' AND r.lease_until <= :now) AS expired,

@@ -15,6 +15,12 @@ SELECT CAST(COALESCE((SELECT SUM(t.last_seq - t.indexed_seq) FROM search_behind 
     WHERE b.resource = :resource), 0) AS BIGINT)
   + (SELECT COUNT(*) FROM search_queue WHERE resource = :resource) AS waiting
 
+-- count_all_waiting --
+-- The same for all resources. At most :limit threads and :limit rows of the queue are counted.
+SELECT CAST(COALESCE((SELECT SUM(t.last_seq - t.indexed_seq) FROM (SELECT thread_pk FROM search_behind LIMIT :limit) AS b
+    JOIN threads t ON t.pk = b.thread_pk), 0) AS BIGINT)
+  + (SELECT COUNT(*) FROM (SELECT 1 FROM search_queue LIMIT :limit) AS q) AS waiting
+
 -- next_waiting --
 -- The first resource after another one that has rows to index.
 SELECT MIN(resource) AS resource FROM (
