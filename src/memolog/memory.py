@@ -620,10 +620,11 @@ class Thread(_Handle):
 
         `memolog worker` calls it. Runs of other processes are left alone while these are alive. `rest` also observes messages
         that are fewer than a step. Nothing is activated, because a turn does that. Returns the number of decisions to start runs.
+        After `Memory.start_no_more` it starts nothing.
         """
         components = await self._connection.open_to_write()
         started, before = 0, None
-        while True:
+        while not components.runner.is_ending:
             config, snapshot = await self._connection.look(self.id, self.resource)
             config = config.with_overrides({"background": "loop"})
             state = (snapshot.log.version, snapshot.thread.last_seq)
@@ -651,6 +652,7 @@ class Thread(_Handle):
             if not (rest or config.buffer_on_idle):
                 # After each batch the runner has decided again, so nothing is due any more.
                 return started
+        return started
 
 
 class Resource(_Handle):
@@ -1175,6 +1177,11 @@ class Memory:
     async def check_ready(self) -> None:
         """Raise an error if the database cannot be read, or if its schema is not the one of this release."""
         await (await self.open()).store.measuring.check_schema()
+
+    def start_no_more(self) -> None:
+        """Start no more background runs in this process. Runs under way go on. `memolog worker` calls it before it ends."""
+        if (components := self._connection.opened) is not None:
+            components.runner.is_ending = True
 
     async def index(self) -> int:
         """Index everything that waits to be indexed, of all resources, and return how many resources that were."""

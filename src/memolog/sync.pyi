@@ -541,6 +541,7 @@ class SyncThread:
 
         `memolog worker` calls it. Runs of other processes are left alone while these are alive. `rest` also observes messages
         that are fewer than a step. Nothing is activated, because a turn does that. Returns the number of decisions to start runs.
+        After `Memory.start_no_more` it starts nothing.
         """
 
 class SyncResource:
@@ -751,6 +752,9 @@ class SyncMemory:
         """
     def check_ready(self) -> None:
         """Raise an error if the database cannot be read, or if its schema is not the one of this release."""
+
+    def start_no_more(self) -> None:
+        """Start no more background runs in this process. Runs under way go on. `memolog worker` calls it before it ends."""
     def index(self) -> int:
         """Index everything that waits to be indexed, of all resources, and return how many resources that were."""
     def export(self, target: Target, *, resource: str | None = None, overwrite: bool = False) -> ExportReport:

@@ -135,7 +135,8 @@ class Runner:
         self._batches: dict[str, RunBatch] = {}
         # A task outlives its batch, because it calls `then` after the runs have ended.
         self._tasks: dict[asyncio.Task[None], RunBatch | None] = {}
-        self._closing = False
+        self.is_ending = False
+        """Whether no more runs are started. Runs under way go on."""
 
     def batch(self, run: str) -> RunBatch | None:
         """Return the batch that carries out a run in this process. None if this process does not carry out the run."""
@@ -187,7 +188,7 @@ class Runner:
 
         A model call that goes on although it was cancelled is left alone, and its answer is dropped.
         """
-        self._closing = True
+        self.is_ending = True
         loop = asyncio.get_running_loop()
         end = loop.time() + patience - _STOP_SECONDS
         while self._tasks:
@@ -219,7 +220,7 @@ class Runner:
                     if self._batches.get(claim.run) is batch:
                         del self._batches[claim.run]
                 batch.ended.set()
-        if not self._closing:
+        if not self.is_ending:
             with contextlib.suppress(MemologError):
                 await batch.then(batch.resource, batch.thread, batch.config)
 

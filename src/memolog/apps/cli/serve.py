@@ -352,4 +352,4 @@ async def worker(
         counts = await run_worker(call.address, call.config, options, report=report, stop=stop)
     finally:
         waiting.cancel()
-    return Answer(data=None, is_printed=True, code=3 if once and (counts.errors or counts.failed_runs) else 0)
+    return Answer(data=None, is_printed=True, code=counts.exit_code if once else 0)

@@ -13,13 +13,34 @@ _LONGEST: Final = 5.0
 _UPKEEP_SECONDS: Final = 3_600.0
 
 
-async def pass_once(work: Work, *, concurrency: int) -> None:
-    """Do everything that is due in the database, and return."""
+async def pass_once(work: Work, *, concurrency: int, stop: asyncio.Event, grace: float) -> bool:
+    """Do everything that is due in the database, and return True.
+
+    If `stop` is set before, begin nothing more, wait for the work under way at most `grace` seconds, and return False.
+    """
+    doing, stopping = asyncio.ensure_future(_pass(work, concurrency, stop)), asyncio.ensure_future(stop.wait())
+    await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not doing.done():
+        await asyncio.wait({doing}, timeout=grace)
+    if not doing.done():
+        doing.cancel()
+        await asyncio.wait({doing})
+    return False if doing.cancelled() else doing.result()
+
+
+async def _pass(work: Work, concurrency: int, stop: asyncio.Event) -> bool:
     poll = _Poll(work, concurrency)
-    while await poll.begin() or poll.running:
-        await poll.wait(None)
+    try:
+        while (not stop.is_set() and await poll.begin()) or poll.running:
+            await poll.wait(None)
+    finally:
+        await poll.end(0.0)
+    if stop.is_set():
+        return False
     await work.index()
     await work.upkeep()
+    return True
 
 
 async def poll_forever(work: Work, *, concurrency: int, stop: asyncio.Event, grace: float) -> None:

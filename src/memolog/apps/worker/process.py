@@ -1,8 +1,7 @@
 """Run a worker in this process until it is told to stop, or once."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -61,6 +60,7 @@ async def run_worker(
         counts = WorkerCounts(started_at=memory.clock.now())
         memory.subscribe(counts.hear)
         work = Work(memory=memory, report=report, counts=counts)
+        heeding = asyncio.ensure_future(_heed(stop, memory))
         try:
             await memory.open()
             where = safe_url(address)
@@ -74,11 +74,9 @@ async def run_worker(
                 else:
                     await _work_on_queue(work, address, options, stop)
         finally:
+            heeding.cancel()
             await memory.aclose()
-        report(
-            f"The worker has ended. Runs: {counts.runs:,} done, {counts.failed_runs:,} failed. Errors: {counts.errors:,}.",
-            {"event": "ended", **counts.values()},
-        )
+        report(counts.summary, {"event": "ended", **counts.values()})
     return counts
 
 
@@ -116,9 +114,15 @@ async def _monitored(work: Work, options: WorkerOptions) -> AsyncGenerator[None]
         yield
 
 
+async def _heed(stop: asyncio.Event, memory: Memory) -> None:
+    """Wait until `stop` is set. After that no run begins, because its model call might be cancelled and still be paid for."""
+    await stop.wait()
+    memory.start_no_more()
+
+
 async def _work_on_file(work: Work, options: WorkerOptions, stop: asyncio.Event) -> None:
     if options.once:
-        await _unless(stop, pass_once(work, concurrency=options.concurrency))
+        await _work_once(work, options, stop)
     else:
         await poll_forever(work, concurrency=options.concurrency, stop=stop, grace=_patience(options))
 
@@ -133,27 +137,21 @@ async def _work_on_queue(work: Work, address: str, options: WorkerOptions, stop:
             then='Install it with: pip install "memolog[worker]"',
         ) from missing
     queue = QueueWorker(work, address, concurrency=options.concurrency, every=options.every)
-    if options.once:
-        await _unless(stop, queue.drain())
-        await _unless(stop, pass_once(work, concurrency=options.concurrency))
-        return
     try:
-        await queue.run(stop=stop, grace=_patience(options))
+        if options.once:
+            await queue.drain(stop=stop, grace=_patience(options))
+            await _work_once(work, options, stop)
+        else:
+            await queue.run(stop=stop, grace=_patience(options))
     finally:
         # First release the leases, then let others continue.
         await work.memory.aclose()
         await queue.hand_back()
 
 
-async def _unless(stop: asyncio.Event, doing: Coroutine[object, object, None]) -> None:
-    """Run a coroutine, and cancel it if `stop` is set."""
-    task, stopping = asyncio.ensure_future(doing), asyncio.ensure_future(stop.wait())
-    await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not task.done():
-        task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+async def _work_once(work: Work, options: WorkerOptions, stop: asyncio.Event) -> None:
+    is_done = await pass_once(work, concurrency=options.concurrency, stop=stop, grace=_patience(options))
+    work.counts.is_interrupted = not is_done
 
 
 def _patience(options: WorkerOptions) -> float:

@@ -67,10 +67,14 @@ class QueueWorker:
                 await asyncio.wait({stopping}, timeout=pause)
         stopping.cancel()
 
-    async def drain(self) -> None:
-        """Do the jobs that wait, and return."""
-        async with self._app(periodic=False).open_async() as app:
-            await app.run_worker_async(wait=False, **self._options())
+    async def drain(self, *, stop: asyncio.Event, grace: float) -> None:
+        """Do the jobs that wait, and return. If `stop` is set, wait for the jobs under way, at most `grace` seconds."""
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            async with self._app(periodic=False).open_async() as app:
+                await self._work_on_jobs(app, stopping, shutdown_graceful_timeout=grace, wait=False)
+        finally:
+            stopping.cancel()
 
     async def hand_back(self) -> None:
         """Add the jobs again that were interrupted, so that another worker continues them at once."""
@@ -81,13 +85,26 @@ class QueueWorker:
                         await self._defer(app, job)
 
     async def _run(self, app: App, stopping: "asyncio.Future[Any]", grace: float) -> None:
+        await self._work_on_jobs(
+            app,
+            stopping,
+            fetch_job_polling_interval=5.0,
+            shutdown_graceful_timeout=grace,
+            update_heartbeat_interval=_STALLED_SECONDS / 3,
+            stalled_worker_timeout=_STALLED_SECONDS,
+        )
+        if not stopping.done():
+            raise ConnectionError("the connection to the database was lost")
+
+    async def _work_on_jobs(self, app: App, stopping: "asyncio.Future[Any]", **options: Any) -> None:
+        """Work on jobs until there are none, the connection is lost, or `stopping` is done."""
         running = asyncio.ensure_future(
             app.run_worker_async(
-                fetch_job_polling_interval=5.0,
-                shutdown_graceful_timeout=grace,
-                update_heartbeat_interval=_STALLED_SECONDS / 3,
-                stalled_worker_timeout=_STALLED_SECONDS,
-                **self._options(),
+                queues=[QUEUE],
+                concurrency=self._concurrency,
+                delete_jobs="always",
+                install_signal_handlers=False,
+                **options,
             )
         )
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -95,16 +112,6 @@ class QueueWorker:
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
-        if not stopping.done():
-            raise ConnectionError("the connection to the database was lost")
-
-    def _options(self) -> dict[str, Any]:
-        return {
-            "queues": [QUEUE],
-            "concurrency": self._concurrency,
-            "delete_jobs": "always",
-            "install_signal_handlers": False,
-        }
 
     # ------------------------------------------------------------ jobs
 

@@ -41,6 +41,23 @@ class WorkerCounts:
     indexed: int = 0
     """How many times it brought the index of a resource up to date."""
     last_look_at: datetime | None = None
+    is_interrupted: bool = False
+    """Whether a worker that runs once was stopped before all work was done."""
+
+    @property
+    def summary(self) -> str:
+        """Return what a worker says when it ends."""
+        words = f"The worker has ended. Runs: {self.runs:,} done, {self.failed_runs:,} failed. Errors: {self.errors:,}."
+        if self.is_interrupted:
+            words += " It was stopped before all work was done; the next worker goes on."
+        return words
+
+    @property
+    def exit_code(self) -> int:
+        """Return the exit code of a worker that runs once."""
+        if self.is_interrupted:
+            return 130
+        return 3 if self.errors or self.failed_runs else 0
 
     def hear(self, event: Event) -> None:
         """Count an event of the memory."""
@@ -60,6 +77,7 @@ class WorkerCounts:
             "recovered": self.recovered_runs,
             "errors": self.errors,
             "indexed": self.indexed,
+            "interrupted": self.is_interrupted,
         }
 
 
