@@ -48,6 +48,14 @@ class Here:
         assert not self.task.done(), self.task
         return self.model.asked > 0
 
+    async def heard(self, event: str) -> None:
+        """Wait until it has told of such an event."""
+
+        async def is_so() -> bool:
+            return self.task.done() or any(one["event"] == event for one in self.told)
+
+        await until(is_so, LIMIT)
+
 
 def worker_here(address: str, model: Gated | None = None, **options: Any) -> Here:
     """Start a worker in this process."""

@@ -11,10 +11,10 @@ import socket
 import sqlite3
 import stat
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
-from memolog.db.sqlite import is_sealed, mapped_errors
+from memolog.db.sqlite import file_is_gone, is_sealed, mapped_errors
 from memolog.errors import ConfigError, Conflict
 
 PARTIAL = r"\.[a-z0-9_]{8}\.partial"
@@ -221,6 +221,26 @@ def only_worker(path: str) -> Generator[None]:
         except sqlite3.OperationalError as error:
             raise _taken(path, lock) from error
         yield
+
+
+def same_file(path: str) -> Callable[[], None]:
+    """Return a function that raises StoreUnavailable if the file was removed or replaced since this call."""
+    file = Path(path).absolute()
+    before = _identity(file)
+
+    def check() -> None:
+        if _identity(file) != before:
+            raise file_is_gone(path)
+
+    return check
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _taken(path: str, lock: sqlite3.Connection) -> Conflict:

@@ -1,6 +1,7 @@
 """Work by asking the database what is due: the worker of a SQLite file, and one pass over any database (`--once`)."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
 from memolog.apps.worker.work import Work
@@ -43,24 +44,34 @@ async def _pass(work: Work, concurrency: int, stop: asyncio.Event) -> bool:
     return True
 
 
-async def poll_forever(work: Work, *, concurrency: int, stop: asyncio.Event, grace: float) -> None:
-    """Do what is due until `stop` is set. Then wait for the work under way, at most `grace` seconds, and cancel it."""
+async def poll_forever(
+    work: Work, *, concurrency: int, stop: asyncio.Event, grace: float, check: Callable[[], None]
+) -> None:
+    """Do what is due until `stop` is set. Then wait for the work under way, at most `grace` seconds, and cancel it.
+
+    `check` raises if the database can never be used again, for example because its file was replaced. That ends the worker.
+    """
     poll, loop = _Poll(work, concurrency), asyncio.get_running_loop()
     pause, next_upkeep = _SHORTEST, loop.time()
     stopping = asyncio.ensure_future(stop.wait())
-    while not stop.is_set():
-        try:
-            found = await poll.begin()
-            await work.index()
-            if loop.time() >= next_upkeep:
-                next_upkeep = loop.time() + _UPKEEP_SECONDS
-                await work.upkeep()
-        except MemologError as error:
-            work.failed("asking the database for work", error)
-            found = False
-        pause = _SHORTEST if found or poll.running else min(_LONGEST, pause * 1.25)
-        await poll.wait(pause, stopping)
-    await poll.end(grace)
+    try:
+        while not stop.is_set():
+            check()
+            try:
+                found = await poll.begin()
+                await work.index()
+                if loop.time() >= next_upkeep:
+                    next_upkeep = loop.time() + _UPKEEP_SECONDS
+                    await work.upkeep()
+            except MemologError as error:
+                check()
+                work.failed("asking the database for work", error)
+                found = False
+            pause = _SHORTEST if found or poll.running else min(_LONGEST, pause * 1.25)
+            await poll.wait(pause, stopping)
+    finally:
+        stopping.cancel()
+        await poll.end(grace if stop.is_set() else 0.0)
 
 
 class _Poll:

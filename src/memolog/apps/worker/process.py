@@ -10,7 +10,7 @@ from memolog.apps.worker.poll import pass_once, poll_forever
 from memolog.apps.worker.work import Report, Work, WorkerCounts
 from memolog.core.config import Config
 from memolog.db.postgres_address import safe_url
-from memolog.db.sqlite_files import only_worker
+from memolog.db.sqlite_files import only_worker, same_file
 from memolog.errors import ConfigError
 from memolog.memory import Memory
 from memolog.models import ModelSpec
@@ -70,7 +70,7 @@ async def run_worker(
             )
             async with _monitored(work, options):
                 if path is not None:
-                    await _work_on_file(work, options, stop)
+                    await _work_on_file(work, path, options, stop)
                 else:
                     await _work_on_queue(work, address, options, stop)
         finally:
@@ -120,11 +120,12 @@ async def _heed(stop: asyncio.Event, memory: Memory) -> None:
     memory.start_no_more()
 
 
-async def _work_on_file(work: Work, options: WorkerOptions, stop: asyncio.Event) -> None:
+async def _work_on_file(work: Work, path: str, options: WorkerOptions, stop: asyncio.Event) -> None:
     if options.once:
         await _work_once(work, options, stop)
     else:
-        await poll_forever(work, concurrency=options.concurrency, stop=stop, grace=_patience(options))
+        check = same_file(path)
+        await poll_forever(work, concurrency=options.concurrency, stop=stop, grace=_patience(options), check=check)
 
 
 async def _work_on_queue(work: Work, address: str, options: WorkerOptions, stop: asyncio.Event) -> None:
