@@ -41,6 +41,10 @@ class WorkerCounts:
     indexed: int = 0
     """How many times it brought the index of a resource up to date."""
     last_look_at: datetime | None = None
+    last_error: str | None = None
+    """Why the last run failed that has failed."""
+    unreported: list[RunEnded | RunFailed] = field(default_factory=list[RunEnded | RunFailed])
+    """Ends of runs that no look has reported yet."""
     is_interrupted: bool = False
     """Whether a worker that runs once was stopped before all work was done."""
 
@@ -48,6 +52,8 @@ class WorkerCounts:
     def summary(self) -> str:
         """Return what a worker says when it ends."""
         words = f"The worker has ended. Runs: {self.runs:,} done, {self.failed_runs:,} failed. Errors: {self.errors:,}."
+        if self.last_error is not None:
+            words += f" The last failed run: {self.last_error.rstrip('.')}."
         if self.is_interrupted:
             words += " It was stopped before all work was done; the next worker goes on."
         return words
@@ -63,10 +69,20 @@ class WorkerCounts:
         """Count an event of the memory."""
         if isinstance(event, RunEnded):
             self.runs += 1
+            self.unreported.append(event)
         elif isinstance(event, RunFailed):
             self.failed_runs += 1
+            self.last_error = " ".join(event.error.split())
+            self.unreported.append(event)
         elif isinstance(event, Recovered):
             self.recovered_runs += 1
+
+    def take(self, job: LookJob) -> tuple[int, int]:
+        """Return how many runs of a log have ended with a result and how many have failed, since the last call for this log."""
+        mine = [one for one in self.unreported if _is_of(one, job)]
+        self.unreported = [one for one in self.unreported if not _is_of(one, job)]
+        done = sum(isinstance(one, RunEnded) for one in mine)
+        return done, len(mine) - done
 
     def values(self) -> dict[str, object]:
         """Return the counts that a worker reports when it ends."""
@@ -77,8 +93,13 @@ class WorkerCounts:
             "recovered": self.recovered_runs,
             "errors": self.errors,
             "indexed": self.indexed,
+            "last_error": self.last_error,
             "interrupted": self.is_interrupted,
         }
+
+
+def _is_of(event: Event, job: LookJob) -> bool:
+    return event.resource == job.resource and (job.is_shared or event.thread == job.thread)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,7 +135,6 @@ class Work:
             self.memory.clock.now(),
         )
         state = self._states.get(job.key)
-        before = counts.runs, counts.failed_runs
         try:
             started = await self.memory.thread(job.thread, resource=job.resource).work(rest=job.rest)
         finally:
@@ -123,10 +143,13 @@ class Work:
             if state is not None:
                 self._found_nothing[job.key] = (loop.time(), state)
             return
-        runs, failed = counts.runs - before[0], counts.failed_runs - before[1]
+        runs, failed = counts.take(job)
+        if not runs and not failed:
+            return
         where = f"{job.resource}, {'the shared log' if job.is_shared else job.thread}"
         self.report(
-            f"{where}: {runs:,} {'run' if runs == 1 else 'runs'} done" + (f", {failed:,} failed" if failed else ""),
+            f"{where}: {runs:,} {'run' if runs == 1 else 'runs'} done"
+            + (f", {failed:,} failed: {counts.last_error}" if failed else ""),
             {"event": "looked", "resource": job.resource, "thread": job.thread, "runs": runs, "failed": failed},
         )
 
