@@ -31,7 +31,7 @@ from memolog.context.pack import Pack, context_pack
 from memolog.core.clock import Clock, SystemClock, system_chance
 from memolog.core.config import Config
 from memolog.core.exact_json import JsonObject, dumps
-from memolog.core.job import DueLog, LookJob
+from memolog.core.job import DueLog, HeldRuns, LookJob
 from memolog.core.measures import WORK_KINDS, Measures
 from memolog.core.message import FilePart, Message, NewMessage
 from memolog.core.model_names import canonical_model
@@ -1177,6 +1177,11 @@ class Memory:
     async def check_ready(self) -> None:
         """Raise an error if the database cannot be read, or if its schema is not the one of this release."""
         await (await self.open()).store.measuring.check_schema()
+
+    async def held(self) -> HeldRuns | None:
+        """Return the runs of all resources that a process has claimed, or None. `memolog worker` calls it."""
+        components = await self._connection.open_to_write()
+        return await components.store.due.held(self.clock.now())
 
     def start_no_more(self) -> None:
         """Start no more background runs in this process. Runs under way go on. `memolog worker` calls it before it ends."""

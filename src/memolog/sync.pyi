@@ -17,7 +17,7 @@ from memolog.core.config import Config
 from memolog.core.deadline import T
 from memolog.core.document import Document, DocumentVersion
 from memolog.core.exact_json import JsonObject
-from memolog.core.job import DueLog
+from memolog.core.job import DueLog, HeldRuns
 from memolog.core.measures import Measures
 from memolog.core.message import FilePart, Message, NewMessage
 from memolog.core.observation import Extract, Generation, Observation, Priority, Span
@@ -753,6 +753,8 @@ class SyncMemory:
     def check_ready(self) -> None:
         """Raise an error if the database cannot be read, or if its schema is not the one of this release."""
 
+    def held(self) -> HeldRuns | None:
+        """Return the runs of all resources that a process has claimed, or None. `memolog worker` calls it."""
     def start_no_more(self) -> None:
         """Start no more background runs in this process. Runs under way go on. `memolog worker` calls it before it ends."""
     def index(self) -> int:

@@ -43,10 +43,10 @@ async def call_function(address: str, background: str) -> None:
     assert await process.wait() == 0
 
 
-def once(address: str, *, code: int = 0) -> list[dict[str, Any]]:
+def once(address: str, *more: str, code: int = 0) -> list[dict[str, Any]]:
     """Run `memolog worker --once`, as cron does, and return what it reports. The thresholds are stored with the resource."""
     done = subprocess.run(
-        [sys.executable, "-m", "memolog", "worker", "--once", "--json", "--db", address],
+        [sys.executable, "-m", "memolog", "worker", "--once", "--json", "--db", address, *more],
         capture_output=True,
         text=True,
         check=False,
@@ -111,7 +111,7 @@ async def test_a_second_worker_of_a_file(address: str, engine_name: str) -> None
     async with a_worker(address) as first:
         await first.heard("started")
         if engine_name == "postgres":
-            assert (await asyncio.to_thread(once, address))[-1]["event"] == "ended"
+            assert (await asyncio.to_thread(once, address, "--grace", "600"))[-1]["event"] == "ended"
             return
         (error,) = await asyncio.to_thread(lambda: once(address, code=4))
         assert f"Process {first.process.pid} on " in json.dumps(error)

@@ -73,10 +73,15 @@ async def tell(address: str, *threads: str, turns: int = 4) -> None:
     """Hold turns that leave work to a worker."""
     async with Memory(address, model=ScriptedModel(), config=PATIENT) as memory:
         for thread in threads:
-            for _ in range(turns):
-                async with memory.thread(thread, resource="alice").turn() as turn:
-                    await turn.prepare(WORDS * 5)
-                    await turn.record(AssistantMessage(WORDS * 5))
+            await turns_of(memory, thread, turns=turns)
+
+
+async def turns_of(memory: Memory, thread: str, *, turns: int = 4) -> None:
+    """Hold some turns."""
+    for _ in range(turns):
+        async with memory.thread(thread, resource="alice").turn() as turn:
+            await turn.prepare(WORDS * 5)
+            await turn.record(AssistantMessage(WORDS * 5))
 
 
 async def test_once_waits_for_the_work_under_way(address: str) -> None:

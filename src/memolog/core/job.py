@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from memolog.core.exact_json import JsonObject
@@ -41,3 +42,19 @@ class DueLog:
     reason: str
     state: tuple[object, ...]
     """A value that differs after every change of the log. If a worker found nothing to do, it can wait until this changes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldRuns:
+    """Runs that processes have claimed. The processes may be dead, which shows when the leases end."""
+
+    count: int
+    until: datetime
+    """When the first of the leases ends, unless it is renewed."""
+
+    def __str__(self) -> str:
+        """Return a sentence about them, for a process that has none of them."""
+        until = f"until {self.until:%Y-%m-%d %H:%M:%S} UTC"
+        if self.count == 1:
+            return f"1 run is held by another process {until}."
+        return f"{self.count:,} runs are held by other processes, the first {until}."

@@ -13,7 +13,7 @@ from typing import Final
 from memolog.core.clock import from_micros, to_micros
 from memolog.core.config import Config
 from memolog.core.exact_json import JsonObject, dumps
-from memolog.core.job import LOOK, QUEUE, LookJob
+from memolog.core.job import LOOK, QUEUE, HeldRuns, LookJob
 from memolog.core.measures import WorkKind
 from memolog.core.observation import Scope
 from memolog.db.engine import Calls, writes
@@ -168,6 +168,11 @@ class Due(Calls):
             check_ids(resource=resource)
         return await self.engine.read(lambda: reading_page(scope=scope, now=now, after=after, resource=resource))
 
+    async def held(self, now: datetime) -> HeldRuns | None:
+        """Return the runs under way in any process, with leases that have not ended. None if there are none."""
+        (held,) = await self.engine.fetch(q.held(now=to_micros(now)), _held)
+        return held
+
     @writes("due.mark")
     def mark(self, threads: Sequence[tuple[WaitingLog, WaitingThread]]) -> Script[None]:
         """Note that nothing is left to do for some threads, as long as no message is added."""
@@ -223,6 +228,10 @@ def _logs(rows: Iterable[Row]) -> Iterable[WaitingLog]:
     for row in rows:
         found.setdefault((row.resource, row.owner), []).append(row)
     return (_log(of_log) for of_log in found.values())
+
+
+def _held(row: Row) -> HeldRuns | None:
+    return HeldRuns(count=row.runs, until=from_micros(row.first_end)) if row.runs else None
 
 
 def _log(rows: Sequence[Row]) -> WaitingLog:

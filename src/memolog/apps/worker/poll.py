@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from memolog.apps.worker.work import Work
@@ -17,9 +18,10 @@ _UPKEEP_SECONDS: Final = 3_600.0
 async def pass_once(work: Work, *, concurrency: int, stop: asyncio.Event, grace: float) -> bool:
     """Do everything that is due in the database, and return True.
 
-    If `stop` is set before, begin nothing more, wait for the work under way at most `grace` seconds, and return False.
+    Runs of other processes are waited for if their leases end within `grace` seconds, because these processes may be dead. If
+    `stop` is set before, begin nothing more, wait for the work under way at most `grace` seconds, and return False.
     """
-    doing, stopping = asyncio.ensure_future(_pass(work, concurrency, stop)), asyncio.ensure_future(stop.wait())
+    doing, stopping = asyncio.ensure_future(_pass(work, concurrency, stop, grace)), asyncio.ensure_future(stop.wait())
     await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     if not doing.done():
@@ -30,13 +32,20 @@ async def pass_once(work: Work, *, concurrency: int, stop: asyncio.Event, grace:
     return False if doing.cancelled() else doing.result()
 
 
-async def _pass(work: Work, concurrency: int, stop: asyncio.Event) -> bool:
-    poll = _Poll(work, concurrency)
-    try:
-        while (not stop.is_set() and await poll.begin()) or poll.running:
-            await poll.wait(None)
-    finally:
-        await poll.end(0.0)
+async def _pass(work: Work, concurrency: int, stop: asyncio.Event, grace: float) -> bool:
+    poll, loop = _Poll(work, concurrency), asyncio.get_running_loop()
+    end = loop.time() + grace
+    while not stop.is_set():
+        try:
+            while (not stop.is_set() and await poll.begin()) or poll.running:
+                await poll.wait(None)
+        finally:
+            await poll.end(0.0)
+        left = await work.seconds_held()
+        if left is None or left > end - loop.time():
+            break
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), min(_SHORTEST, left))
     if stop.is_set():
         return False
     await work.index()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from memolog.core.job import DueLog, LookJob
+from memolog.core.job import DueLog, HeldRuns, LookJob
 from memolog.errors import MemologError
 from memolog.events import Event, Recovered, RunEnded, RunFailed
 from memolog.memory import Memory
@@ -45,6 +45,8 @@ class WorkerCounts:
     """Why the last run failed that has failed."""
     unreported: list[RunEnded | RunFailed] = field(default_factory=list[RunEnded | RunFailed])
     """Ends of runs that no look has reported yet."""
+    held: HeldRuns | None = None
+    """The runs that a worker that runs once has left to other processes."""
     is_interrupted: bool = False
     """Whether a worker that runs once was stopped before all work was done."""
 
@@ -54,6 +56,8 @@ class WorkerCounts:
         words = f"The worker has ended. Runs: {self.runs:,} done, {self.failed_runs:,} failed. Errors: {self.errors:,}."
         if self.last_error is not None:
             words += f" The last failed run: {self.last_error.rstrip('.')}."
+        if self.held is not None:
+            words += f" {self.held} If that process is dead, a worker can do the rest after that time."
         if self.is_interrupted:
             words += " It was stopped before all work was done; the next worker goes on."
         return words
@@ -63,7 +67,9 @@ class WorkerCounts:
         """Return the exit code of a worker that runs once."""
         if self.is_interrupted:
             return 130
-        return 3 if self.errors or self.failed_runs else 0
+        if self.errors or self.failed_runs:
+            return 3
+        return 4 if self.held else 0
 
     def hear(self, event: Event) -> None:
         """Count an event of the memory."""
@@ -94,6 +100,8 @@ class WorkerCounts:
             "errors": self.errors,
             "indexed": self.indexed,
             "last_error": self.last_error,
+            "held": self.held.count if self.held else 0,
+            "held_until": self.held.until.isoformat() if self.held else None,
             "interrupted": self.is_interrupted,
         }
 
@@ -152,6 +160,17 @@ class Work:
             + (f", {failed:,} failed: {counts.last_error}" if failed else ""),
             {"event": "looked", "resource": job.resource, "thread": job.thread, "runs": runs, "failed": failed},
         )
+
+    async def seconds_held(self) -> float | None:
+        """Return the seconds until the first lease of another process ends. None if no process has a run. Say so once."""
+        before, self.counts.held = self.counts.held, await self.memory.held()
+        held = self.counts.held
+        if held is None:
+            return None
+        if before is None:
+            values = {"runs": held.count, "until": held.until.isoformat()}
+            self.report(str(held), {"event": "held", **values})
+        return max(0.0, (held.until - self.memory.clock.now()).total_seconds())
 
     async def index(self) -> None:
         """Bring the search index of every resource up to date."""

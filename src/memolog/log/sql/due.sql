@@ -93,6 +93,11 @@ WITH touched AS ({touched}), open AS ({open_runs}), {work}
 -- due_of --
 WITH touched AS ({threads_of}), open AS ({no_runs}), {work}
 
+-- held --
+-- The runs whose lease has not ended. The first condition is that of the index.
+SELECT COUNT(*) AS runs, MIN(r.lease_until) AS first_end FROM runs r
+WHERE r.status IN ('running', 'failed') AND r.status = 'running' AND r.lease_until > :now
+
 -- mark --
 -- Only if nothing has changed since the rows were read.
 UPDATE threads SET looked_seq = :last_seq

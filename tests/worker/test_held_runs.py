@@ -1,0 +1,51 @@
+"""Runs that another process holds: `--once` says so, or waits for them."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from kit.clock import until
+from kit.engines import engines
+from memolog import Memory
+from worker.children import LIMIT
+from worker.test_stop import PATIENT, Gated, turns_of, worker_here
+
+engine_name = engines("sqlite", "postgres")
+
+
+@asynccontextmanager
+async def a_holder(address: str) -> AsyncGenerator[Gated]:
+    """Open a memory that has begun a run and waits for its model. For other processes it may as well be dead."""
+    model = Gated()
+    async with Memory(address, model=model, config=PATIENT.with_overrides({"background": "loop"})) as memory:
+        await turns_of(memory, "red")
+
+        async def is_asked() -> bool:
+            return model.asked > 0
+
+        await until(is_asked, LIMIT)
+        try:
+            yield model
+        finally:
+            model.gate.set()
+            await memory.settled()
+
+
+async def test_once_says_who_holds_a_run(address: str) -> None:
+    """The lease is longer than the grace: the worker says that work is left, with the exit code for `try again later`."""
+    async with a_holder(address):
+        here = worker_here(address, once=True, grace=10.0)
+        counts = await here.task
+    assert (counts.runs, counts.exit_code) == (0, 4)
+    assert here.told[-1]["held"] == 1
+    assert "1 run is held by another process until " in here.told[-1]["words"]
+
+
+async def test_once_waits_for_a_lease(address: str) -> None:
+    """The lease ends within the grace: the worker waits for the end of the run."""
+    async with a_holder(address) as model:
+        here = worker_here(address, once=True, grace=10_000.0)
+        await here.heard("held")
+        model.gate.set()
+        counts = await here.task
+    assert counts.exit_code == 0
+    assert here.told[-1]["held"] == 0
