@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from memolog.errors import StoreUnavailable
+from memolog.errors import Conflict, NotADatabase, StoreUnavailable
 from worker.children import LIMIT
 from worker.test_stop import tell, worker_here
 
@@ -16,6 +16,11 @@ def move_away(file: str, *, is_replaced: bool) -> None:
     moved = Path(file).rename(f"{file}.away")
     if is_replaced:
         shutil.copy(moved, file)
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the names of the files in a folder."""
+    return [one.name for one in folder.iterdir()]
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
@@ -30,3 +35,27 @@ async def test_a_file_that_is_gone_ends_its_worker(file: str, *, is_replaced: bo
         with pytest.raises(StoreUnavailable, match="was removed or replaced"):
             await here.task
     assert not [one for one in here.told if one["event"] == "error"][1:]
+
+
+async def test_a_link_has_the_lock_of_its_file(file: str, tmp_path: Path) -> None:
+    """A second worker cannot use the same database by another name."""
+    await tell(file, "red")
+    link = tmp_path / "link.db"
+    link.symlink_to(file)
+    first = worker_here(file)
+    await first.heard("started")
+    with pytest.raises(Conflict, match="is already the worker of"):
+        await worker_here(str(link)).task
+    first.model.gate.set()
+    first.stop.set()
+    await first.task
+
+
+@pytest.mark.parametrize("text", ["short", "This is a text and no database.\n" * 99])
+async def test_a_text_gets_no_lock(tmp_path: Path, text: str) -> None:
+    """A file that is no database is left alone, and so is its folder."""
+    path = tmp_path / "text.db"
+    path.write_text(text)
+    with pytest.raises(NotADatabase):
+        await worker_here(str(path)).task
+    assert names_in(tmp_path) == ["text.db"]

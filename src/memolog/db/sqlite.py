@@ -137,10 +137,7 @@ class SqliteEngine(Engine):
 
     def _inspect(self, check: SchemaStep) -> None:
         """Check the file before anything is written. Even setting the journal mode would write to the file."""
-        # SQLite would treat a file of a few bytes as an empty database and overwrite the file. Read only the size here. Opening
-        # and closing the file would release the locks that other connections of this process have on it.
-        if 0 < Path(self.path).stat().st_size < _HEADER_BYTES:
-            raise not_a_database(self.path, "The file is too short.")
+        check_size(self.path)
         with mapped_errors(self.path), contextlib.closing(self._plain(read_only=True)) as connection:
             check(connection)
 
@@ -607,6 +604,15 @@ def cannot_open(path: str, why: str) -> StoreUnavailable:
     # A retry cannot succeed: a missing folder does not appear by itself.
     error.retryable = False
     return error
+
+
+def check_size(path: str) -> None:
+    """Raise NotADatabase if the file has a few bytes. SQLite would treat it as an empty database and overwrite it.
+
+    Only the size is read. Opening and closing the file would release the locks that other connections of this process have on it.
+    """
+    if 0 < Path(path).stat().st_size < _HEADER_BYTES:
+        raise not_a_database(path, "The file is too short.")
 
 
 def not_a_database(path: str, why: str) -> NotADatabase:

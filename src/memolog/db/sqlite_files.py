@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Generator
 from pathlib import Path
 
-from memolog.db.sqlite import file_is_gone, is_sealed, mapped_errors
+from memolog.db.sqlite import check_size, file_is_gone, is_sealed, mapped_errors
 from memolog.errors import ConfigError, Conflict
 
 PARTIAL = r"\.[a-z0-9_]{8}\.partial"
@@ -209,7 +209,14 @@ def only_worker(path: str) -> Generator[None]:
             why="No other process can reach that database.",
             then="Pass a file with --db.",
         )
-    with contextlib.closing(sqlite3.connect(f"{path}-worker", isolation_level=None, timeout=0.0)) as lock:
+    # A symbolic link and its target are the same database, so they have the same lock.
+    file = Path(path).resolve()
+    # A file that is no database must not get a lock file. Memory reports the error of a file that does not exist.
+    if file.is_file():
+        check_size(path)
+        with mapped_errors(path), connect(file, "ro") as connection:
+            connection.execute("PRAGMA schema_version")
+    with contextlib.closing(sqlite3.connect(f"{file}-worker", isolation_level=None, timeout=0.0)) as lock:
         try:
             lock.execute("CREATE TABLE IF NOT EXISTS worker (pid INTEGER, host TEXT)")
             lock.execute("BEGIN IMMEDIATE")
