@@ -1,7 +1,11 @@
 """What a worker reports."""
 
+import sys
+
+import pytest
+
 from kit.engines import engines
-from memolog.errors import ModelFailed
+from memolog.errors import ConfigError, ModelFailed
 from worker.test_stop import Gated, tell, worker_here
 
 engine_name = engines("sqlite", "postgres")
@@ -33,3 +37,14 @@ async def test_a_failure_says_why(address: str) -> None:
     assert "The model is out of order" in looked["words"]
     assert "The model is out of order" in here.told[-1]["words"]
     assert "out of order" in here.told[-1]["last_error"]
+
+
+@pytest.mark.parametrize("name", ["asyncpg", "procrastinate"])
+async def test_a_missing_package(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The error names the package and the extra of a worker, whichever package it is."""
+    monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "memolog.db.postgres", raising=False)
+    with pytest.raises(ConfigError) as caught:
+        await worker_here("postgresql://nobody@127.0.0.1:1/nothing").task
+    assert name in caught.value.what
+    assert caught.value.then == 'Install them with: pip install "memolog[worker]"'

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Final
 
 from memolog.apps.worker.poll import pass_once, poll_forever
@@ -52,6 +53,8 @@ async def run_worker(
     path = None if "://" in address and not address.startswith("sqlite:") else _path_in(address)
     if config.read_only:
         raise ConfigError("A worker writes to the database.", then="Set read_only = False.")
+    if path is None:
+        _check_packages()
     config = config.with_overrides({"background": "worker", "close_timeout": _CLOSE_SECONDS})
     with ExitStack() as stack:
         if path is not None:
@@ -114,6 +117,16 @@ async def _monitored(work: Work, options: WorkerOptions) -> AsyncGenerator[None]
         yield
 
 
+def _check_packages() -> None:
+    """Raise ConfigError if a package is missing that a worker on PostgreSQL needs."""
+    missing = [name for name in ("asyncpg", "procrastinate", "psycopg") if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"A worker on PostgreSQL needs packages that are not installed: {', '.join(missing)}.",
+            then='Install them with: pip install "memolog[worker]"',
+        )
+
+
 async def _heed(stop: asyncio.Event, memory: Memory) -> None:
     """Wait until `stop` is set. After that no run begins, because its model call might be cancelled and still be paid for."""
     await stop.wait()
@@ -129,14 +142,8 @@ async def _work_on_file(work: Work, path: str, options: WorkerOptions, stop: asy
 
 
 async def _work_on_queue(work: Work, address: str, options: WorkerOptions, stop: asyncio.Event) -> None:
-    # Procrastinate and its driver are optional dependencies.
-    try:
-        from memolog.apps.worker.queue import QueueWorker  # noqa: PLC0415
-    except ImportError as missing:
-        raise ConfigError(
-            "A worker on PostgreSQL needs Procrastinate, which is not installed.",
-            then='Install it with: pip install "memolog[worker]"',
-        ) from missing
+    from memolog.apps.worker.queue import QueueWorker  # noqa: PLC0415 - Procrastinate is an optional dependency
+
     queue = QueueWorker(work, address, concurrency=options.concurrency, every=options.every)
     try:
         if options.once:
