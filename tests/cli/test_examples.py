@@ -77,3 +77,9 @@ def test_a_block_of_the_documentation(lines: list[list[str]], folder: Path) -> N
         done = run(*here, *more)
         assert done.code in {0, 1}, done.err + done.out
         assert "Error" not in done.err
+
+
+@pytest.mark.parametrize("name", ["watch", "worker"])
+def test_help_of_commands_that_print_lines(name: str) -> None:
+    """With --json they print several documents, and their help says so."""
+    assert "Print a JSON document on each line" in " ".join(help_of((name,)).replace("│", " ").split())

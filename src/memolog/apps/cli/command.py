@@ -440,6 +440,7 @@ def verb(
     installed: bool = True,
     settings: Mapping[str, object] | None = None,
     name: str | None = None,
+    lines: bool = False,
 ) -> Callable[[Verb], Verb]:
     """Return a decorator that registers a function as a command with the common options.
 
@@ -447,12 +448,15 @@ def verb(
     database itself. `writes` means that the function changes the database, and `makes` that it may create the database. With
     `writes="if allowed"`, a database that this user may not write to is opened read-only, unless --repair is given.
     `installed` means that the default may be the database of installed hooks. `settings` override the configuration for this
-    command. `example` has one example on each line.
+    command. `example` has one example on each line. `lines` means that --json prints a document on each line.
     """
 
     def register(work: Verb) -> Verb:
         own = list(inspect.signature(work, eval_str=True).parameters.values())[1:]
-        options = [*(item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in own), *_shared_options(needs)]
+        options = [
+            *(item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in own),
+            *_shared_options(needs, lines=lines),
+        ]
 
         def command(**given: Any) -> None:
             settled = {**(settings or {}), **({} if writes else {"read_only": True})}
@@ -469,7 +473,7 @@ def verb(
     return register
 
 
-def _shared_options(needs: Needs) -> Iterator[inspect.Parameter]:
+def _shared_options(needs: Needs, *, lines: bool) -> Iterator[inspect.Parameter]:
     if needs in {"resource", "thread"}:
         words = "Resource whose memory is used. Default: the only one in the database, or that of this project."
         yield _option("resource_named", str | None, None, words, "--resource", "-r", envvar="MEMOLOG_RESOURCE")
@@ -483,7 +487,10 @@ def _shared_options(needs: Needs) -> Iterator[inspect.Parameter]:
         yield _option("db", str | None, None, words, "--db", envvar="MEMOLOG_DB")
     words = "Settings file. Default: memolog.toml in the current folder, if it exists."
     yield _option("config_named", str | None, None, words, "--config", envvar="MEMOLOG_CONFIG")
-    yield _option("as_json", bool, False, "Print one JSON document instead of text.", "--json")
+    words = (
+        "Print a JSON document on each line instead of text." if lines else "Print one JSON document instead of text."
+    )
+    yield _option("as_json", bool, False, words, "--json")
 
 
 def _option(

@@ -300,7 +300,7 @@ _MetricsPort = Annotated[
 _MetricsHost = Annotated[str, typer.Option(help="Address to listen on for metrics, which need no token.")]
 
 
-@verb(app, needs="address", writes=True, example="memolog worker --once")
+@verb(app, needs="address", writes=True, lines=True, example="memolog worker --once")
 async def worker(
     call: Call,
     concurrency: _Concurrency = 8,

@@ -350,7 +350,7 @@ _COLOURS = {
 }
 
 
-@verb(app, needs="address", example="memolog watch --last 5 --seconds 0")
+@verb(app, needs="address", lines=True, example="memolog watch --last 5 --seconds 0")
 async def watch(
     call: Call,
     resource: Annotated[
