@@ -3,10 +3,13 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from kit.clock import until
 from kit.engines import engines
 from memolog import Memory
-from worker.children import LIMIT
+from memolog.apps.worker import queue
+from worker.children import LIMIT, a_worker, is_drained
 from worker.test_stop import PATIENT, Gated, turns_of, worker_here
 
 engine_name = engines("sqlite", "postgres")
@@ -49,3 +52,18 @@ async def test_once_waits_for_a_lease(address: str) -> None:
         counts = await here.task
     assert counts.exit_code == 0
     assert here.told[-1]["held"] == 0
+
+
+async def test_a_run_is_taken_over_when_its_lease_ends(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker on PostgreSQL need not wait for its next sweep, which is never in this test."""
+    monkeypatch.setattr(queue, "_cron", lambda _: "0 0 29 2 *")
+    async with Memory(postgres_url, config=PATIENT) as memory:
+        async with a_worker(postgres_url, seconds=600) as first:
+            await turns_of(memory, "red")
+            await first.heard("asked")
+            await first.kill()
+        second = worker_here(postgres_url)
+        second.model.gate.set()
+        await until(lambda: is_drained(memory, "red"), LIMIT)
+    second.stop.set()
+    assert (await second.task).recovered_runs == 1

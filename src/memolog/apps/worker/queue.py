@@ -16,7 +16,7 @@ from procrastinate.jobs import Job, Status
 from memolog.apps.worker.work import Work
 from memolog.core.job import LOOK, QUEUE, LookJob
 from memolog.db.postgres_address import PostgresOptions, split_url
-from memolog.errors import ConfigError
+from memolog.errors import ConfigError, MemologError
 
 _SWEEP: Final = "memolog.sweep"
 _INDEX: Final = "memolog.index"
@@ -29,6 +29,8 @@ _STALLED_SECONDS: Final = 30.0
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 10.0
 _POOL_SECONDS: Final = 10.0
+# The longest pause between two questions for jobs and for leases that end.
+_POLL_SECONDS: Final = 5.0
 
 
 class QueueWorker:
@@ -85,14 +87,19 @@ class QueueWorker:
                         await self._defer(app, job)
 
     async def _run(self, app: App, stopping: "asyncio.Future[Any]", grace: float) -> None:
-        await self._work_on_jobs(
-            app,
-            stopping,
-            fetch_job_polling_interval=5.0,
-            shutdown_graceful_timeout=grace,
-            update_heartbeat_interval=_STALLED_SECONDS / 3,
-            stalled_worker_timeout=_STALLED_SECONDS,
-        )
+        watching = asyncio.ensure_future(self._watch_leases(app))
+        try:
+            await self._work_on_jobs(
+                app,
+                stopping,
+                fetch_job_polling_interval=_POLL_SECONDS,
+                shutdown_graceful_timeout=grace,
+                update_heartbeat_interval=_STALLED_SECONDS / 3,
+                stalled_worker_timeout=_STALLED_SECONDS,
+            )
+        finally:
+            watching.cancel()
+            await asyncio.wait({watching})
         if not stopping.done():
             raise ConnectionError("the connection to the database was lost")
 
@@ -176,6 +183,22 @@ class QueueWorker:
                 await self._replace(app, stalled)
         except Exception as error:  # noqa: BLE001 - the next sweep is soon
             self._work.failed("asking the database for work", error)
+
+    async def _watch_leases(self, app: App) -> None:
+        """Sweep when a lease ends, because its process may be dead. Otherwise that would wait for the next periodic sweep."""
+        while True:
+            pause, is_ending = _POLL_SECONDS, False
+            try:
+                held = await self._work.memory.held()
+            except MemologError as error:
+                self._work.failed("asking the database for work", error)
+            else:
+                if held is not None:
+                    left = max(0.0, (held.until - self._work.memory.clock.now()).total_seconds())
+                    pause, is_ending = min(pause, left), left <= pause
+            await asyncio.sleep(pause)
+            if is_ending:
+                await self._sweep(app)
 
     async def _replace(self, app: App, stalled: Job) -> None:
         """Remove a job of a dead worker. A job that looks at a log is added again, unless one waits already."""
