@@ -48,11 +48,11 @@ class Here:
         assert not self.task.done(), self.task
         return self.model.asked > 0
 
-    async def heard(self, event: str) -> None:
-        """Wait until it has told of such an event."""
+    async def heard(self, event: str, count: int = 1) -> None:
+        """Wait until it has told of so many such events."""
 
         async def is_so() -> bool:
-            return self.task.done() or any(one["event"] == event for one in self.told)
+            return self.task.done() or sum(one["event"] == event for one in self.told) >= count
 
         await until(is_so, LIMIT)
 

@@ -68,6 +68,7 @@ async def poll_forever(
             check()
             try:
                 found = await poll.begin()
+                work.found()
                 await work.index()
                 if loop.time() >= next_upkeep:
                     next_upkeep = loop.time() + _UPKEEP_SECONDS

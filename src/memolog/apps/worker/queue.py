@@ -9,8 +9,9 @@ import contextlib
 import logging
 from typing import Any, Final
 
+import psycopg
 from procrastinate import App, PsycopgConnector
-from procrastinate.exceptions import AlreadyEnqueued
+from procrastinate.exceptions import AlreadyEnqueued, ConnectorException
 from procrastinate.jobs import Job, Status
 
 from memolog.apps.worker.work import Work
@@ -44,9 +45,9 @@ class QueueWorker:
                 why="It waits for notifications, which need a connection of its own.",
                 then="Pass the address of the server itself with --db. The other processes may use the pooler.",
             )
-        # The library reports each job and each lost connection; the worker reports what matters.
-        logging.getLogger("procrastinate").setLevel(logging.CRITICAL)
-        logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+        # The libraries report each job and each lost connection; the worker reports what matters.
+        for name in ("procrastinate", "psycopg.pool", "asyncpg.pool"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         self._url, self._schema = url, options.schema
         self._work, self._concurrency, self._every = work, concurrency, every
         self._interrupted: list[LookJob] = []
@@ -62,7 +63,10 @@ class QueueWorker:
             try:
                 async with self._app().open_async() as app:
                     await self._run(app, stopping, grace)
-            except Exception as error:  # noqa: BLE001 - the database may be away for a while; the worker waits for it
+            except (ConnectorException, psycopg.Error, OSError) as error:
+                # The worker waits until the database is back.
+                self._work.lost(error.__cause__ or error)
+            except Exception as error:  # noqa: BLE001 - the rows still say what is to be done
                 self._work.failed("working on jobs", error)
             if not stop.is_set():
                 pause = _FIRST_PAUSE if loop.time() - begun > _LONGEST_PAUSE else min(_LONGEST_PAUSE, 2 * pause)
@@ -193,6 +197,7 @@ class QueueWorker:
             except MemologError as error:
                 self._work.failed("asking the database for work", error)
             else:
+                self._work.found()
                 if held is not None:
                     left = max(0.0, (held.until - self._work.memory.clock.now()).total_seconds())
                     pause, is_ending = min(pause, left), left <= pause

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from memolog.core.job import DueLog, HeldRuns, LookJob
-from memolog.errors import MemologError
+from memolog.errors import MemologError, StoreUnavailable
 from memolog.events import Event, Recovered, RunEnded, RunFailed
 from memolog.memory import Memory
 
@@ -123,6 +123,7 @@ class Work:
     """By log, when nothing was found to do, and the state of the log at that time."""
     _states: dict[str, tuple[object, ...]] = field(default_factory=dict[str, tuple[object, ...]])
     """The states of the logs that were due at the last sweep."""
+    _is_away: bool = False
 
     async def due(self) -> Sequence[DueLog]:
         """Return the logs that have work, without those in which nothing could be done and nothing has changed since."""
@@ -191,6 +192,29 @@ class Work:
 
     def failed(self, what: str, error: BaseException) -> None:
         """Report an error after which the worker goes on."""
+        if isinstance(error, StoreUnavailable) and error.retryable:
+            self.lost(error)
+            return
         self.counts.errors += 1
-        text = str(error) if isinstance(error, MemologError) else f"{type(error).__name__}: {error}"
+        text = _line(error)
         self.report(f"{what} failed: {text}", {"event": "error", "what": what, "error": text})
+
+    def lost(self, error: BaseException) -> None:
+        """Report that the database cannot be reached, once until it is back."""
+        if not self._is_away:
+            self._is_away = True
+            self.counts.errors += 1
+            text = _line(error)
+            self.report(f"The database is away, trying again. {text}", {"event": "away", "error": text})
+
+    def found(self) -> None:
+        """Report that the database is back, if it was away."""
+        if self._is_away:
+            self._is_away = False
+            self.report("The database is back.", {"event": "back"})
+
+
+def _line(error: BaseException) -> str:
+    """Return an error as one line."""
+    text = str(error) if isinstance(error, MemologError) else f"{type(error).__name__}: {error}"
+    return " ".join(text.split())
