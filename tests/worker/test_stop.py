@@ -1,13 +1,14 @@
 """A worker that is told to stop begins nothing more, waits for the work under way, and says what it has left."""
 
 import asyncio
+import signal
 from dataclasses import dataclass, field
 from typing import Any
 
 from kit.clock import until
 from kit.engines import engines
 from memolog import AssistantMessage, Memory
-from memolog.apps.worker.process import WorkerOptions, run_worker
+from memolog.apps.worker.process import WorkerOptions, run_until_signal, run_worker
 from memolog.apps.worker.work import WorkerCounts
 from memolog.observer.model import ModelReply, ModelRequest
 from memolog.testing import ScriptedModel
@@ -123,3 +124,23 @@ async def test_no_run_begins_after_the_stop(address: str) -> None:
         runs = await memory.thread("red", resource="alice").runs()
         assert {run.status for run in runs} == {"done"}
         assert await memory.due()
+
+
+async def test_the_second_signal_ends_a_worker_at_once(address: str) -> None:
+    """It does not wait for its grace, and gives the run back."""
+    await tell(address, "red")
+    model, signals = Gated(), asyncio.Queue[signal.Signals]()
+    options = WorkerOptions(grace=100_000.0)
+    doing = asyncio.create_task(
+        run_until_signal(address, PATIENT, options, report=lambda *_: None, signals=signals, model=model)
+    )
+
+    async def is_asked() -> bool:
+        return model.asked > 0
+
+    await until(is_asked, LIMIT)
+    signals.put_nowait(signal.SIGINT)
+    signals.put_nowait(signal.SIGINT)
+    assert await doing is None
+    async with Memory(address, config=PATIENT) as memory:
+        assert [one.reason for one in await memory.due()] == ["a run was left behind"]

@@ -317,29 +317,21 @@ async def worker(
     number of machines. A SQLite file has one worker. Progress is written to standard error, and with --json as one JSON document
     for each line to standard output.
     """
-    import asyncio
-
     from memolog.apps.signals import caught
-    from memolog.apps.worker.process import WorkerOptions, run_worker
+    from memolog.apps.worker.process import WorkerOptions, run_until_signal
 
     set_up_log(log)
     refuse_missing(call.address)
-    stop, signals = asyncio.Event(), caught(signal.SIGINT, signal.SIGTERM)
-
-    async def wait_for_signal() -> None:
-        await signals.get()
-        stop.set()
 
     def report(words: str, values: dict[str, object]) -> None:
         if log == "json":
-            level = logging.WARNING if values.get("event") == "error" else logging.INFO
+            level = logging.WARNING if values.get("event") in {"error", "away"} else logging.INFO
             _log.log(level, "%s", words, extra={VALUES: values})
         elif call.as_json:
             print_json(values)
         else:
             console(to_stderr=True).print(styled(words), soft_wrap=True)
 
-    waiting = asyncio.create_task(wait_for_signal())
     options = WorkerOptions(
         concurrency=concurrency,
         every=every,
@@ -348,8 +340,8 @@ async def worker(
         metrics_host=metrics_host,
         metrics_port=metrics_port,
     )
-    try:
-        counts = await run_worker(call.address, call.config, options, report=report, stop=stop)
-    finally:
-        waiting.cancel()
+    signals = caught(signal.SIGINT, signal.SIGTERM)
+    counts = await run_until_signal(call.address, call.config, options, report=report, signals=signals)
+    if counts is None:
+        raise KeyboardInterrupt
     return Answer(data=None, is_printed=True, code=counts.exit_code if once else 0)

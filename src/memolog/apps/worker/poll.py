@@ -22,11 +22,12 @@ async def pass_once(work: Work, *, concurrency: int, stop: asyncio.Event, grace:
     `stop` is set before, begin nothing more, wait for the work under way at most `grace` seconds, and return False.
     """
     doing, stopping = asyncio.ensure_future(_pass(work, concurrency, stop, grace)), asyncio.ensure_future(stop.wait())
-    await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not doing.done():
-        await asyncio.wait({doing}, timeout=grace)
-    if not doing.done():
+    try:
+        await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            await asyncio.wait({doing}, timeout=grace)
+    finally:
+        stopping.cancel()
         doing.cancel()
         await asyncio.wait({doing})
     return False if doing.cancelled() else doing.result()
@@ -79,9 +80,10 @@ async def poll_forever(
                 found = False
             pause = _SHORTEST if found or poll.running else min(_LONGEST, pause * 1.25)
             await poll.wait(pause, stopping)
+        await poll.end(grace)
     finally:
         stopping.cancel()
-        await poll.end(grace if stop.is_set() else 0.0)
+        await poll.end(0.0)
 
 
 class _Poll:

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from signal import Signals
 from typing import Final
 
 from memolog.apps.worker.poll import pass_once, poll_forever
@@ -38,6 +39,33 @@ class WorkerOptions:
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
     """The port for `/healthz`, `/readyz` and `/metrics`. 0 means any free port, and None that it does not listen."""
+
+
+async def run_until_signal(
+    address: str,
+    config: Config,
+    options: WorkerOptions,
+    *,
+    report: Report,
+    signals: "asyncio.Queue[Signals]",
+    model: ModelSpec | None = None,
+) -> WorkerCounts | None:
+    """Run a worker that stops at the first signal. The second one ends it at once, without its grace. Then return None."""
+    stop = asyncio.Event()
+    doing = asyncio.ensure_future(run_worker(address, config, options, report=report, stop=stop, model=model))
+
+    async def heed() -> None:
+        await signals.get()
+        stop.set()
+        await signals.get()
+        doing.cancel()
+
+    heeding = asyncio.ensure_future(heed())
+    try:
+        await asyncio.wait({doing})
+    finally:
+        heeding.cancel()
+    return None if doing.cancelled() else doing.result()
 
 
 async def run_worker(

@@ -121,8 +121,10 @@ class QueueWorker:
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         # This begins a shutdown: jobs are waited for, then cancelled.
         running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
+        # If this task is cancelled while it waits, the jobs are left alone. Closing the memory ends their runs.
+        await asyncio.wait({running})
+        if not running.cancelled():
+            running.result()
 
     # ------------------------------------------------------------ jobs
 
