@@ -752,7 +752,6 @@ class SyncMemory:
         """
     def check_ready(self) -> None:
         """Raise an error if the database cannot be read, or if its schema is not the one of this release."""
-
     def held(self) -> HeldRuns | None:
         """Return the runs of all resources that a process has claimed, or None. `memolog worker` calls it."""
     def start_no_more(self) -> None:
