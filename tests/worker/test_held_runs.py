@@ -56,7 +56,12 @@ async def test_once_waits_for_a_lease(address: str) -> None:
 
 async def test_a_run_is_taken_over_when_its_lease_ends(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker on PostgreSQL need not wait for its next sweep, which is never in this test."""
-    monkeypatch.setattr(queue, "_cron", lambda _: "0 0 29 2 *")
+
+    def never(seconds: int) -> str:
+        del seconds
+        return "0 0 29 2 *"
+
+    monkeypatch.setattr(queue, "_cron", never)
     async with Memory(postgres_url, config=PATIENT) as memory:
         async with a_worker(postgres_url, seconds=600) as first:
             await turns_of(memory, "red")

@@ -27,7 +27,7 @@ async def test_a_failure_says_why(address: str) -> None:
     """The report of the look and the last line have the error of the model."""
     await tell(address, "red")
     model = Gated()
-    model.answers = [ModelFailed("The model is\nout of order.")] * 9
+    model.answers += [ModelFailed("The model is\nout of order.")] * 9
     model.gate.set()
     here = worker_here(address, model, once=True)
     counts = await here.task

@@ -65,7 +65,8 @@ def worker_here(address: str, model: Gated | None = None, **options: Any) -> Her
     def report(words: str, values: dict[str, object]) -> None:
         told.append({**values, "words": words})
 
-    chosen = WorkerOptions(**{"concurrency": 1, "every": 1, "grace": 600.0, **options})
+    given: dict[str, Any] = {"concurrency": 1, "every": 1, "grace": 600.0, **options}
+    chosen = WorkerOptions(**given)
     task = asyncio.create_task(run_worker(address, PATIENT, chosen, report=report, stop=stop, model=model))
     return Here(task=task, model=model, stop=stop, told=told)
 
@@ -132,7 +133,7 @@ async def test_the_second_signal_ends_a_worker_at_once(address: str) -> None:
     model, signals = Gated(), asyncio.Queue[signal.Signals]()
     options = WorkerOptions(grace=100_000.0)
     doing = asyncio.create_task(
-        run_until_signal(address, PATIENT, options, report=lambda *_: None, signals=signals, model=model)
+        run_until_signal(address, PATIENT, options, report=lambda _words, _values: None, signals=signals, model=model)
     )
 
     async def is_asked() -> bool:
