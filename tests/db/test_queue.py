@@ -108,6 +108,17 @@ async def test_waiting_costs_nothing_while_the_queue_moves(move: Callable[[float
     assert await waiting == pytest.approx(1.0)
 
 
+async def test_a_step_without_time_cannot_queue(move: Callable[[float], None]) -> None:
+    """A step whose time is used up does not say that it waited for 0.0 s."""
+    queue = CallQueue(1, what="connections")
+    await queue.enter()
+    budget = Budget(1.0, patience=100.0)
+    move(2.0)
+    with pytest.raises(StoreBusy, match=r"The step had no time left to wait for its turn\..*1 call"):
+        async with budget.limit(), queue.place():
+            raise AssertionError
+
+
 async def test_a_queue_that_does_not_move_uses_up_the_budget(move: Callable[[float], None]) -> None:
     """The error says how many places there are and how many calls wait, and nothing of the budget is left."""
     queue = CallQueue(2, what="connections")
@@ -125,7 +136,9 @@ async def test_a_queue_that_does_not_move_uses_up_the_budget(move: Callable[[flo
     await settle()
     assert not waiting.done()
     move(0.2)
-    with pytest.raises(StoreBusy, match=r"waited 1\.1 s.*All 2 connections of this process are in use, and 1 calls"):
+    with pytest.raises(
+        StoreBusy, match=r"waited 1\.1 s.*All 2 connections of this process are in use, and 1 call waits"
+    ):
         await waiting
     assert budget.left == 0.0
 

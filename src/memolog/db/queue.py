@@ -15,6 +15,7 @@ _Waiter: TypeAlias = "asyncio.Future[None]"
 
 # After so many calls of turns and of the application, one call of the background is served, so that none waits for ever.
 _BEFORE_BACKGROUND = 3
+_SHORT_SECONDS = 0.1
 
 
 class CallQueue:
@@ -110,8 +111,13 @@ class CallQueue:
                 budget.resume(max(began, self._moved_at) - began, queued=now - began)
 
     def _too_late(self, waited: float) -> StoreBusy:
+        # A step that has waited for the server before may have no time left for the queue.
+        is_short = waited < _SHORT_SECONDS
+        calls = "1 call waits" if self.waiting == 1 else f"{self.waiting} calls wait"
         return StoreBusy(
-            f"The call waited {waited:.1f} s for its turn.",
-            why=f"All {self._size} {self._what} of this process are in use, and {self.waiting} calls wait.",
+            "The step had no time left to wait for its turn."
+            if is_short
+            else f"The call waited {waited:.1f} s for its turn.",
+            why=f"All {self._size} {self._what} of this process are in use, and {calls}.",
             then="Make fewer calls at the same time, raise `pool_size` for PostgreSQL, or raise `queue_timeout`.",
         )
