@@ -15,9 +15,10 @@ S = TypeVar("S")
 V = TypeVar("V")
 
 _EMPTY_FUNCTIONS: Final[list[Callable[[], object]]] = []
-# The maximum number of cached sequences, and of the tokens in them. All values of a cached sequence stay in RAM.
+# The maximum number of cached sequences, and of the tokens in them, as many as in the cached tails of a memory. All values of a
+# cached sequence stay in RAM.
 _MOST_SEQUENCES = 256
-_MOST_TOKENS = 1_000_000
+_MOST_TOKENS = 2_000_000
 
 
 class Cache(Generic[K, V]):
