@@ -62,7 +62,7 @@ KnownRows: TypeAlias = dict[int, Message]
 """Short, unchanged messages by sequence number, in rising order."""
 
 # Maximum sizes of the cache, in entries and in tokens. A token has about four characters, so that the tails need at most about
-# 8 MB and the logs as much. That is enough for 200 conversations that take turns: if the cache were smaller than the tails in use,
+# 8 MB and the logs as much. That is enough for 200 conversations that take turns: if the cache were smaller than their tails,
 # each would be dropped just before its next turn. Messages of more than _SHORT_CHARACTERS are not cached.
 _TAILS = 1_024
 _LOGS = 1_024
