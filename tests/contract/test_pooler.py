@@ -29,7 +29,7 @@ def _is_pooled(store: Store) -> bool:
     return engine._pooler
 
 
-async def _tell_story(store: Store) -> None:
+async def tell_story(store: Store) -> None:
     """Do a little of everything; each step stands on the ones before."""
     await store.threads.create("r", "t", title="A thread")
     await store.messages.save("r", "t", [UserMessage(f"{number}", id=f"m{number}") for number in range(120)])
@@ -69,7 +69,7 @@ async def test_the_address_says_so(postgres_server: str) -> None:
     """With `pooler=transaction` nothing is sent that a pooler refuses, and every transaction finds the schema."""
     async with Pooler(postgres_server) as pooler:
         async with await store_at(pooler.url(_query(said=True))) as store:
-            await _tell_story(store)
+            await tell_story(store)
         assert pooler.refused == []
         assert pooler.switches > 100
 
@@ -80,7 +80,7 @@ async def test_it_is_noticed(postgres_server: str, settings: Settings) -> None:
     async with Pooler(postgres_server, settings=settings) as pooler:
         async with await store_at(pooler.url(_query(said=False))) as store:
             assert _is_pooled(store)
-            await _tell_story(store)
+            await tell_story(store)
         assert bool(pooler.refused) == (settings == "refuse")
         assert pooler.switches > 100
 
@@ -91,7 +91,7 @@ async def test_two_stores_of_one_pooler(postgres_server: str, settings: Settings
     async with Pooler(postgres_server, settings=settings, backends=3) as pooler:
         one, other = await store_at(pooler.url(_query(said=False))), await store_at(pooler.url(_query(said=False)))
         async with one, other:
-            await asyncio.gather(_tell_story(one), _tell_story(other))
+            await asyncio.gather(tell_story(one), tell_story(other))
             names = {thread.id for thread in (await one.threads.list("r")).items}
             assert names == {"t", "crowd0", "crowd1", "crowd2"}
 
@@ -101,7 +101,7 @@ async def test_prepared_statements_that_vanish(postgres_server: str) -> None:
     query = _query(said=False) + "&pooler=none"
     async with Pooler(postgres_server, settings="pass") as pooler, await store_at(pooler.url(query)) as store:
         assert not _is_pooled(store)
-        await _tell_story(store)
+        await tell_story(store)
         assert _is_pooled(store)
 
 
@@ -109,7 +109,7 @@ async def test_no_pooler_is_not_taken_for_one(postgres_url: str) -> None:
     """A server itself is used with prepared statements."""
     async with await store_at(postgres_url) as store:
         assert not _is_pooled(store)
-        await _tell_story(store)
+        await tell_story(store)
         assert not _is_pooled(store)
 
 
