@@ -2,13 +2,15 @@
 
     make bench-growth
     make bench-growth ARGS="--engines sqlite --messages 20000"
+    make bench-growth ARGS="--messages 0 --only grown --thread-messages 1000,20000,200000"
 
 - import: this many messages are imported, then searched twice, then indexed. `journal` is the largest size of SQLite's journal
   meanwhile, as a share of its limit: 8 MiB, or a quarter of the file if that is more. Aims: a first search ≤ 1 s, `journal` ≤ 1.
 - threads: the first hundred of 2,000 threads, with one message in each, and with a hundred.
 - debt: the first contexts of a thread after so many messages were imported into it, without a pause between the turns. `tokens`
   is the size of the largest context. Aims: a first context of 20,000 messages ≤ 1 s, within the limits of the tail and the log.
-- search: real questions in one thread with 1,000 messages, and with 20,000. Aims for both: a ratio of at most 1.5.
+- search: real questions in one thread with 1,000, 20,000 and 200,000 messages (`--thread-messages`). The questions are a
+  random sample of all data sets, so their words are rare and common. Aims for both: a ratio to the smallest of at most 1.5.
 
 Times of searches are medians in milliseconds, less the time in which another program had the processor. `cpu` is processor time
 of this process. Nothing here is a test: no time is asserted. The table is followed by one line of JSON.
@@ -33,7 +35,7 @@ from memolog.events import Degraded
 from table import median, table
 
 THREADS, A_THREAD = 2_000, 100
-SHORT, LONG = 1_000, 20_000
+SIZES = "1000,20000,200000"
 CALLS = 100
 TURNS = 5
 DEBTS = (3_000, 20_000)
@@ -120,28 +122,32 @@ async def indebted(address: str, turns: Sequence[Turn], count: int) -> dict[str,
     return found | {"tokens": max(sizes), "fewest tokens": min(sizes), "failures": len(failures)}
 
 
-async def grown(address: str, turns: Sequence[Turn], questions: Sequence[str]) -> dict[str, Any]:
+async def grown(address: str, turns: Sequence[Turn], questions: Sequence[str], sizes: Sequence[int]) -> dict[str, Any]:
     """Compare a list of threads and a search in a thread with few messages and with many."""
     chance, found = random.Random(1), dict[str, Any]()
+    asked = random.Random(3).sample(questions, CALLS)
     async with Memory(address) as memory:
         for size in (1, A_THREAD):
             for thread in range(THREADS):
                 await memory.thread(f"t{thread}", resource=f"list {size}").save(said(turns, chance, size))
-        for size in (SHORT, LONG):
+        for size in sizes:
             for _ in range(size // A_THREAD):
                 await memory.thread("t", resource=f"one {size}").save(said(turns, chance, A_THREAD))
             await memory.resource(f"one {size}").index()
-        lists, searches = (Watch(), Watch()), (Watch(), Watch())
-        for number in range(CALLS):
+        lists, searches = (Watch(), Watch()), [Watch() for _ in sizes]
+        for question in asked:
             for size, watch in zip((1, A_THREAD), lists, strict=True):
                 with watch:
                     await memory.resource(f"list {size}").threads(limit=100)
-            for size, watch in zip((SHORT, LONG), searches, strict=True):
+            for size, watch in zip(sizes, searches, strict=True):
                 with watch:
-                    await memory.resource(f"one {size}").search(questions[number], thread="t")
-    for name, watches in (("threads", lists), ("search", searches)):
-        few, many = (median(watch.times) for watch in watches)
-        found |= {f"{name} few ms": few, f"{name} many ms": many, f"{name} ratio": many / few}
+                    await memory.resource(f"one {size}").search(question, thread="t")
+    few, many = (median(watch.times) for watch in lists)
+    found |= {"threads few ms": few, "threads many ms": many, "threads ratio": many / few}
+    shortest = median(searches[0].times)
+    for size, watch in zip(sizes, searches, strict=True):
+        time = median(watch.times)
+        found |= {f"search in {size:,} ms": time, f"search in {size:,} ratio": time / shortest}
     return found
 
 
@@ -167,8 +173,12 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=100_000, help="number of messages to import")
     parser.add_argument("--engines", default="sqlite,postgres", help="sqlite, postgres or both, separated by a comma")
     parser.add_argument("--only", default="debt,grown", help="debt, grown or both, separated by a comma")
+    parser.add_argument(
+        "--thread-messages", default=SIZES, help="numbers of messages in a thread to search, separated by commas"
+    )
     options = parser.parse_args()
     parts = options.only.split(",")
+    sizes = sorted(map(int, options.thread_messages.split(",")))
     turns, questions = material(options.data)
     results: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(prefix="memolog-bench-") as temporary:
@@ -182,7 +192,7 @@ def main() -> None:
                 for count in DEBTS if "debt" in parts else ():
                     results[f"{engine}, debt of {count:,}"] = asyncio.run(indebted(address, turns, count))
                 if "grown" in parts:
-                    results[engine] = asyncio.run(grown(address, turns, questions))
+                    results[engine] = asyncio.run(grown(address, turns, questions, sizes))
     rows = [(f"{part}: {name}", round(value, 2)) for part, found in results.items() for name, value in found.items()]
     print(table(["figure", "value"], rows))
     print(json.dumps(results))
