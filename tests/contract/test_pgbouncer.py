@@ -43,7 +43,9 @@ async def talk(memory, thread, turns):
 
 async def main():
     address, background, name, threads, turns = sys.argv[1:]
-    config = CONFIG.with_overrides({"background": background, "strict": True})
+    # A turn that degrades fails the test, so none may run out of time on a busy machine.
+    patient = {"turn_timeout": 600, "queue_timeout": 600, "lease": 600, "heartbeat": 60, "observation.deadline": 600}
+    config = CONFIG.with_overrides({"background": background, "strict": True, **patient})
     async with Memory(address, model=ScriptedModel(), config=config) as memory:
         await asyncio.gather(*(talk(memory, f"{name}-{thread}", int(turns)) for thread in range(int(threads))))
         await memory.settled()
