@@ -41,6 +41,12 @@ class ContextMessage:
     """True for notes, summaries and missing results, which are not part of the conversation."""
     turn: str | None = field(default=None, compare=False, repr=False)
     """The turn that saved the message. None if it is not stored, or was imported."""
+    is_empty: bool = field(init=False, compare=False, repr=False)
+    """Whether it has no content that every API accepts: no parts, or only blank text and reasoning."""
+
+    def __post_init__(self) -> None:
+        # Computed once, because every request of a thread contains its earlier messages again.
+        object.__setattr__(self, "is_empty", not has_content(self.parts))
 
     @classmethod
     def of(cls, message: Message | NewMessage) -> Self:
@@ -63,11 +69,6 @@ class ContextMessage:
     def text(self) -> str:
         """Return the text parts, joined by blank lines."""
         return "\n\n".join(part.text for part in self.parts if isinstance(part, TextPart))
-
-    @property
-    def is_empty(self) -> bool:
-        """Return whether it has no content that every API accepts: no parts, or only blank text and reasoning."""
-        return not has_content(self.parts)
 
     @property
     def filled(self) -> "ContextMessage":
@@ -151,6 +152,8 @@ class Context:
         """
         opening = () if self.note is None else (ContextMessage.note(self.note.text),)
         said = (*opening, *self.tail)
+        if not (self.ephemeral or any(message.role == "tool" for message in self.tail)):
+            return said
         place = len(said)
         if self.tail and self.tail[-1].role == "tool" and {m.role for m in self.ephemeral} <= {"user", "system"}:
             place = max((n + 1 for n, message in enumerate(said) if message.role == "user"), default=0)
@@ -184,8 +187,8 @@ class Context:
         if self.edge:
             note = ContextMessage.note(self.edge_text)
             # A question of the tail is preferred to an ephemeral message, which may follow an answer.
-            places = [n for n, message in enumerate(messages) if message.role == "user"]
-            last = max((n for n in places if messages[n].seq is not None), default=max(places, default=None))
+            places = [n for n in reversed(range(len(messages))) if messages[n].role == "user"]
+            last = next((n for n in places if messages[n].seq is not None), places[0] if places else None)
             if last is None:
                 messages.insert(0, note)
             else:

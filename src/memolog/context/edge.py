@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from memolog.context.context import Block
@@ -47,6 +48,8 @@ OTHERS: Final = "other-conversations"
 PASSED_DAYS: Final = 7
 """The number of days after its date for which a plan is shown."""
 _MOST_PLANS: Final = 5
+# Time zones and tests see several days at once.
+_DAYS: Final = 16
 
 
 def edge_blocks(view: View, *, others_tokens: int) -> tuple[Block, ...]:
@@ -99,9 +102,12 @@ def _hints(view: View) -> str:
         given = {"earlier-task": hints.current_task, "earlier-suggestion": hints.suggested_response}
     else:
         given = {"current-task": hints.current_task, "suggested-response": hints.suggested_response}
-    return "\n".join(
-        element(tag, escape(quoted(visible(text.strip()))), said=said) for tag, text in given.items() if text
-    )
+    return "\n".join(element(tag, _hint(text), said=said) for tag, text in given.items() if text)
+
+
+@remembered(_REMEMBERED)
+def _hint(text: str) -> str:
+    return escape(quoted(visible(text.strip())))
 
 
 def working_memory_text(texts: Mapping[str, str]) -> str | None:
@@ -156,8 +162,13 @@ def _plans(view: View) -> str:
 def _now(view: View) -> str:
     now = local(view.now, view.zone)
     today: date = now.date()
-    lines = [f"{day_name(today)}, {now.hour:02}:{now.minute:02} ({one_line(zone_of(view.zone)[1])})"]
-    return element("now", "\n".join([*lines, *(f"{words}: {meaning}" for words, meaning in relative_days(today))]))
+    clock_line = f"{day_name(today)}, {now.hour:02}:{now.minute:02} ({one_line(zone_of(view.zone)[1])})"
+    return element("now", f"{clock_line}\n{_relative_lines(today)}")
+
+
+@lru_cache(_DAYS)
+def _relative_lines(today: date) -> str:
+    return "\n".join(f"{words}: {meaning}" for words, meaning in relative_days(today))
 
 
 def said_lines(messages: Sequence[Message], zone: str | None) -> Iterator[tuple[int, str]]:

@@ -109,6 +109,7 @@ def canonical_model(name: str) -> str:
     return known or name
 
 
+@lru_cache(maxsize=1024)
 def context_window(model: str) -> int | None:
     """Return the maximum input tokens of a model, by any of its names. None means that the limit is unknown."""
     if model.strip().lower().endswith("[1m]"):

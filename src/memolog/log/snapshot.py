@@ -462,7 +462,9 @@ def _reading_end(
     first_shown = partial(_first_shown, last_seq=head.last_seq, most=most, first_unseen=first_unseen)
     if head.last_seq - cursor - len(known) <= _WHOLE_ROWS:
         tail, known = yield from reading_tail(head.pk, cursor, head.last_seq, known)
-        shown_from = first_shown((m.seq, m.tokens if m.state == "live" else 0, m.turn) for m in reversed(tail))
+        shown_from = None
+        if sum([m.tokens for m in tail]) > most:
+            shown_from = first_shown((m.seq, m.tokens if m.state == "live" else 0, m.turn) for m in reversed(tail))
         start = cursor if shown_from is None else shown_from - 1 - _LEAD_IN
         return tail if start <= cursor else tuple(m for m in tail if m.seq > start), known, shown_from
     sizes, count, shown_from = list[tuple[int, int, str | None]](), _SIZES, None

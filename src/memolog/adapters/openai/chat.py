@@ -183,17 +183,16 @@ def to_messages(messages: Iterable[Said]) -> list[Json]:
 
 def to_request(context: Context, *, instructions: Sequence[Data] = ()) -> Json:
     """Return the messages of a request: the caller's instructions, the prefix, the messages, and the edge."""
-    said = [sent for message in context.joined() for sent in _sent(message)]
-    return {"messages": [*_opening(instructions, context.system), *said]}
-
-
-def _sent(said: Said) -> list[JsonValue]:
-    first = said.parts[0] if len(said.parts) == 1 else None
-    if isinstance(first, TextPart) and not first.extra and not said.speaker:
-        # A faster way for plain text, because most messages of a long context are plain text. The result is the same as below.
-        text = first.text
-        return [{"role": said.role, "content": text if text.isascii() else well_formed(text)}] if text else []
-    return [sendable(sent) for one in _write(said) if (sent := _sendable(one))]
+    sent: list[JsonValue] = list(_opening(instructions, context.system))
+    for message in context.joined():
+        first = message.parts[0]
+        if len(message.parts) == 1 and isinstance(first, TextPart) and not (first.extra or message.speaker):
+            # A faster way for plain text, because most messages of a long context are plain text. The result is the same.
+            text = first.text
+            sent.append({"role": message.role, "content": text if text.isascii() else well_formed(text)})
+        else:
+            sent += [sendable(written) for one in _write(message) if (written := _sendable(one))]
+    return {"messages": sent}
 
 
 def _opening(instructions: Sequence[Data], system: str) -> list[Json]:
