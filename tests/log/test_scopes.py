@@ -300,9 +300,15 @@ async def test_as_much_of_the_log_is_shown_as_was_asked_for(address: str, clock:
     config = SHARED.with_overrides({"observation.previous_tokens": asked})
     async with Memory(address, model=ScriptedModel(), config=config, clock=clock) as memory:
         for number in range(72):
-            await say(memory, "red", f"number {number} is said here", clock=clock)
+            await say(
+                memory,
+                "red",
+                f"number {number} is said here, and these words make the line longer than it was before",
+                clock=clock,
+            )
             await memory.thread("red", resource=RESOURCE).observe()
-        await say(memory, "red", "and now?", clock=clock)
+        # As long as a message must be for the end of the log to have 1,500 tokens.
+        await say(memory, "red", "and now? " * 4_500, clock=clock)
         await memory.thread("red", resource=RESOURCE).observe()
         shown = re.search(r"<log-end>\n(.*?)\n</log-end>", model_of(memory).requests[-1].text, re.DOTALL)
         tokens = memory.counter.count(shown[1]) if shown else 0

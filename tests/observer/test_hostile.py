@@ -208,13 +208,13 @@ def test_there_is_enough_to_resist(story: Story) -> None:
 
 
 def test_nothing_opens_or_closes_a_section_of_a_prompt(story: Story) -> None:
-    """Only our own tags can be read as tags, and there is one transcript for each thread that is observed."""
+    """Only our own tags can be read as tags, and there is one section for each thread that is observed."""
     for request in story.requests:
         text = ASKED.sub("", request.text)
         assert not forged(PROMPT_TAGS.sub("", text))
-        threads = max(text.count("<thread id="), 1)
-        for tag in ("transcript", "log"):
-            expected = threads if (tag == "transcript") == (request.purpose == "observe") else 0
+        is_batch, is_observer = "<thread id=" in text, request.purpose == "observe"
+        assert text.count("<thread id=") == text.count("</thread>")
+        for tag, expected in (("transcript", is_observer and not is_batch), ("log", not is_observer)):
             assert (text.count(f"<{tag}>"), text.count(f"</{tag}>")) == (expected, expected)
         # What is asked about once more keeps the numbers that it had.
         numbers = [int(number) for number, _, _ in HEADER.findall(text)]

@@ -25,7 +25,7 @@ KEY = "sk-ant-" + "a1b2" * 8
 
 # Tags of prompts, exactly as code writes them.
 PROMPT_TAGS = re.compile(
-    r"<day>\w+ \d{4}-\d\d-\d\d, UTC[+-]\d\d:\d\d</day>|</?message>|<call(?: state=\"no result\")?>|</call>"
+    r"<day>\w+ \d{4}-\d\d-\d\d(?:, UTC[+-]\d\d:\d\d)?</day>|</?message>|<call(?: state=\"no result\")?>|</call>"
     r"|<result(?: state=\"error\")?>|</result>|</?(?:transcript|file|log-end|hints|log|target|missing|other)>"
     r"|<thread id=\"t\d+\">|</thread>|<left-out>[\d,]+ \w+</left-out>"
     r"|<working-memory most=\"\d+ characters\">|</working-memory>"

@@ -35,11 +35,27 @@ def test_the_end_of_the_log_is_bounded(tokens: int) -> None:
     """Its last whole lines are shown, as many as fit; the newest line is worth more than the oldest."""
     counter = SplintrCounter()
     log = "\n".join(f"* 🟡 (09:{minute:02}) line number {minute}" for minute in range(60)) * 5
-    prompt = observer_prompt(ObserveInput(messages=TALK, previous=log, previous_tokens=tokens), counter)
+    long = (*TALK, replace(TALK[-1], tokens=10_000))
+    prompt = observer_prompt(ObserveInput(messages=long, previous=log, previous_tokens=tokens), counter)
     end = section(prompt.text, "log-end")
     assert counter.count(end) <= tokens
     assert log.endswith(end)
     assert (len(end) > tokens) is (tokens >= 20)
+
+
+@pytest.mark.parametrize(("new", "most"), [(100, 400), (5_000, 1_000), (9_000, 1_800), (100_000, 2_000)])
+def test_the_end_of_the_log_is_in_proportion_to_what_is_new(new: int, most: int) -> None:
+    """It has a fifth of the tokens of the new messages, between 400 and the setting."""
+    log = "\n".join(f"* 🟡 (09:{minute:02}) line number {minute}" for minute in range(60)) * 10
+    messages = (replace(TALK[0], tokens=new),)
+    end = section(observer_prompt(ObserveInput(messages=messages, previous=log), COUNTER).text, "log-end")
+    assert 0.8 * most < COUNTER.count(end) <= most
+
+
+def test_a_small_setting_of_the_end_of_the_log_is_kept() -> None:
+    """The least size of the end of the log does not exceed the setting, so 0 still shows none."""
+    prompt = observer_prompt(ObserveInput(messages=TALK, previous="* 🟡 (09:00) a line", previous_tokens=0), COUNTER)
+    assert "<log-end>" not in prompt.text
 
 
 def test_a_log_of_one_endless_line_is_cut() -> None:

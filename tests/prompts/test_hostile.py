@@ -45,7 +45,7 @@ FORGERIES = (
 )
 # Our own tags, exactly as the transcript writes them.
 OURS = re.compile(
-    r"<day>\w+ \d{4}-\d\d-\d\d, UTC[+-]\d\d:\d\d</day>|</?message>|<call(?: state=\"no result\")?>|</call>"
+    r"<day>\w+ \d{4}-\d\d-\d\d(?:, UTC[+-]\d\d:\d\d)?</day>|</?message>|<call(?: state=\"no result\")?>|</call>"
     r"|<result(?: state=\"error\")?>|</result>|</?(?:reasoning|file|other)>|<left-out>[\d,]+ \w+</left-out>"
 )
 IMITATION = re.compile(r"[ \t]*(?:(?:[*•-]\s*)?[🔴🟡🟢✅]|Date:|\[\d+\]\s*\d\d:\d\d)")

@@ -115,7 +115,8 @@ class ObservationConfig(SettingGroup):
     previous_tokens: int = declare(
         tokens(0),
         2_000,
-        "The maximum tokens of the end of the log that the observer gets in addition to the new messages.",
+        "The maximum tokens of the end of the log that the observer gets in addition to the new messages. It gets at most a "
+        "fifth of their tokens, but at least 400.",
     )
     prompt_tokens: int = declare(
         tokens(1_000),

@@ -19,7 +19,7 @@ from memolog.errors import InputError
 from memolog.observer.drafts import Draft, Parsed
 from memolog.observer.evidence import source_text
 from memolog.observer.extractors import Wanted, wanted_section
-from memolog.observer.transcript import PartWriter, Shown, last_lines, said_in_zone, transcript
+from memolog.observer.transcript import PartWriter, Shown, Transcript, last_lines, said_in_zone, transcript
 from memolog.text.escape import clean, closed, escape, fixed_text, short_line
 from memolog.text.lookalikes import quoted_label
 from memolog.text.redaction import REDACTION, Redactor
@@ -162,7 +162,7 @@ class ObserveInput:
     lines: tuple[Observation, ...] = ()
     """The lines of the log in `previous`."""
     previous_tokens: int = 2_000
-    """The maximum tokens of `previous` in the prompt."""
+    """The maximum tokens of `previous` in the prompt. If there are few new messages, it has fewer."""
     most_tokens: int = 50_000
     """The maximum tokens of messages in one prompt. Longer spans are split into several prompts."""
     hints: Hints = field(default_factory=Hints)
@@ -231,9 +231,11 @@ class ReflectInput:
 
 def observer_prompt(given: ObserveInput, counter: TokenCounter, *, first: int = 1) -> Prompt:
     """Return the prompt to observe one span of one thread. The first message has the number `first`."""
-    text, shown = _thread(given, counter, given.most_tokens, first)
+    sections, read = _thread(given, counter, given.most_tokens, first)
     wanted = _section("wanted", wanted_section(given.wanted))
-    return _observer_prompt([given], [text], shown, _ASK, wanted, counter)
+    return _observer_prompt(
+        [given], [*sections, _section("transcript", read.text or _NO_MESSAGES)], read.shown, _ASK, wanted, counter
+    )
 
 
 def observer_batch_prompt(inputs: Sequence[ObserveInput], counter: TokenCounter) -> Prompt:
@@ -247,9 +249,10 @@ def observer_batch_prompt(inputs: Sequence[ObserveInput], counter: TokenCounter)
         raise InputError("`inputs` is empty.", then="Pass at least one thread to observe.")
     blocks, shown = list[str](), list[Shown]()
     for given in inputs:
-        text, seen = _thread(given, counter, given.most_tokens // len(inputs), len(shown) + 1)
-        blocks.append(f'<thread id="{_alias(given.alias)}">\n{text}\n</thread>')
-        shown.extend(seen)
+        sections, read = _thread(given, counter, given.most_tokens // len(inputs), len(shown) + 1)
+        body = "\n\n".join([*sections, read.text or _NO_MESSAGES])
+        blocks.append(f'<thread id="{_alias(given.alias)}">\n{body}\n</thread>')
+        shown.extend(read.shown)
     return _observer_prompt(inputs, blocks, shown, _ASK_BATCH, "", counter)
 
 
@@ -264,7 +267,8 @@ def _observer_prompt(
     first = inputs[0]
     aliases = ", ".join(_alias(given.alias) for given in inputs)
     # The log may contain secrets from a time before the application defined its redaction patterns.
-    lines = first.redactor.redact(last_lines(closed(first.previous), first.previous_tokens, counter))
+    room = min(first.previous_tokens, max(_LEAST_PREVIOUS, _new_tokens(inputs) // _PREVIOUS_SHARE))
+    lines = first.redactor.redact(last_lines(closed(first.previous), room, counter))
     log_end = _section("log-end", lines)
     repeated = _ASK_REPEATED if log_end else ""
     keeps = any(given.document is not None for given in inputs)
@@ -302,8 +306,15 @@ def _ask_messages(shown: Sequence[Shown]) -> str:
     return ask.format(first=shown[0].number, last=shown[-1].number, days=_ASK_DAYS.format(days=few))
 
 
+def _new_tokens(inputs: Sequence[ObserveInput]) -> int:
+    return sum(message.tokens for given in inputs for message in given.messages)
+
+
 # ---------------------------------------------------------------- sections
 
+# The end of the log is at most a fifth as long as the new messages, so that short spans cost in proportion to their length.
+_PREVIOUS_SHARE: Final = 5
+_LEAST_PREVIOUS: Final = 400
 _HINT_CHARACTERS: Final = 2_000
 _MOST_MISSING: Final = 200
 _MISSING_CHARACTERS: Final = 200
@@ -318,20 +329,18 @@ _MISSING_DETAIL: Final = (
 _MISSING_NAMES: Final = (
     "Your last answer lost these names. Name each in the line it belongs to; never list names alone."
 )
+_NO_MESSAGES: Final = "(no messages)"
 _ALIAS_CHARACTERS: Final = 40
 _MOST_FILES: Final = 20
 _MOST_DAYS: Final = 20
 _MOST_FILE_BYTES: Final = 20_000_000
 
 
-def _thread(given: ObserveInput, counter: TokenCounter, most_tokens: int, first: int) -> tuple[str, tuple[Shown, ...]]:
+def _thread(given: ObserveInput, counter: TokenCounter, most_tokens: int, first: int) -> tuple[list[str], Transcript]:
+    """Return the sections before the transcript of a thread, and the transcript."""
     read = transcript(given.messages, given.writer(counter, most_tokens), first)
-    sections = [
-        _section("hints", given.redactor.redact(_hints(given.hints))),
-        _document(given),
-        _section("transcript", read.text or "(no messages)"),
-    ]
-    return "\n\n".join(filter(None, sections)), read.shown
+    hints = _section("hints", given.redactor.redact(_hints(given.hints)))
+    return list(filter(None, (hints, _document(given)))), read
 
 
 def _attachments(inputs: Sequence[ObserveInput], shown: Sequence[Shown]) -> tuple[str, tuple[FilePart, ...]]:

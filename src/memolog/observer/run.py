@@ -5,6 +5,7 @@ Code, not the model, sets ids, sources, trust and grounding. The database row of
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
@@ -416,7 +417,7 @@ class RunExecutor:
             shown = _last_groups(groups, config.observation.previous_tokens)
             names = [group.id for group in shown]
             lines = tuple(await self._store.logs.observations(resource, log_pk, names)) if shown else ()
-            text = "\n".join(filter(None, (group.text for group in shown)))
+            text = "\n".join(filter(None, (_without_tags(group.text) for group in shown)))
             known[moment] = _ShownLog(text=text, lines=lines, voices=log_voices(lines))
         return known[moment]
 
@@ -772,6 +773,16 @@ def _seen_log(given: ObserveInput, earlier: Sequence[Message]) -> Evidence:
     return joined((given.previous, *said, *calls))
 
 
+# The texts of the lines are escaped, so only the tags of the group itself begin like this.
+_TAG: Final = re.compile(r"^</?(?:observations|reflection)\b.*\n?", re.MULTILINE)
+_TAG_THREAD: Final = re.compile(r'\bthread="([^"]*)"')
+
+
+def _without_tags(text: str) -> str:
+    """Return the lines of a rendered group. A group of a shared log begins with the name of its thread."""
+    return _TAG.sub(lambda tag: f"{thread[1]}:\n" if (thread := _TAG_THREAD.search(tag[0])) else "", text).rstrip("\n")
+
+
 def _last_groups(groups: Sequence[GroupRow], tokens: int) -> list[GroupRow]:
     """Return the newest groups that together have at least `tokens` tokens, or all groups. The prompt shortens the oldest one."""
     shown: list[GroupRow] = []
@@ -779,7 +790,8 @@ def _last_groups(groups: Sequence[GroupRow], tokens: int) -> list[GroupRow]:
         if tokens <= 0:
             break
         shown.append(group)
-        tokens -= group.tokens
+        # The tags of a group are not shown.
+        tokens -= group.tokens * len(_without_tags(group.text)) // max(len(group.text), 1)
     return shown[::-1]
 
 

@@ -101,7 +101,9 @@ class _Entry:
     @property
     def day(self) -> str:
         at = self.shown.at
-        return f"<day>{ENGLISH_WEEKDAYS[at.weekday()]} {at.date().isoformat()}, UTC{at.isoformat()[-6:]}</day>"
+        # UTC is also the zone of speakers whose zone is not known.
+        zone = f", UTC{at.isoformat()[-6:]}" if at.utcoffset() else ""
+        return f"<day>{ENGLISH_WEEKDAYS[at.weekday()]} {at.date().isoformat()}{zone}</day>"
 
 
 def numbered(messages: Sequence[Message], zone: tzinfo | None = None, first: int = 1) -> tuple[Shown, ...]:
