@@ -356,7 +356,9 @@ _SAME = {
         'SELECT l.name, c.cid + 1, c.name, c."notnull" = 1 OR c.pk > 0 '
         + _SQLITE_TABLES.format("JOIN pragma_table_info(l.name) c"),
         (
-            "SELECT table_name::text, ordinal_position::int, column_name::text, CASE is_nullable WHEN 'NO' THEN 1 ELSE 0 END"
+            # The number of a dropped column is not given again.
+            "SELECT table_name::text, (row_number() OVER (PARTITION BY table_name ORDER BY ordinal_position))::int,"
+            " column_name::text, CASE is_nullable WHEN 'NO' THEN 1 ELSE 0 END"
             " FROM information_schema.columns WHERE table_schema = current_schema()"
         ),
     ),

@@ -86,6 +86,8 @@ def allocating(resource: str, thread: str, count: int, now: int) -> Script[tuple
         yield threads.create_thread(resource=resource, thread=thread, now=now, **empty)
         rows = yield step
     row = rows[0]
+    if row.waits_since is None:
+        yield q.begin_to_wait(thread_pk=row.pk, now=now)
     held = None if row.active_task_pk is None else (yield from held_task(row.pk, now))
     values = {"thread_pk": row.pk, "seq": row.last_seq, "task_pk": held.pk if held else None}
     return values, held.id if held else None

@@ -9,7 +9,11 @@ FROM threads t JOIN messages m ON m.thread_pk = t.pk LEFT JOIN tasks k ON k.pk =
 -- Locks the row of the thread and allocates numbers in one statement, so that numbers have no gaps and rise in commit order.
 UPDATE threads SET last_seq = last_seq + :count, updated_at = :now
 WHERE resource = :resource AND id = :thread
-RETURNING pk, last_seq, active_task_pk
+RETURNING pk, last_seq, active_task_pk, waits_since
+
+-- begin_to_wait --
+-- The first new message since a worker looked at the thread. `advance` has locked the row.
+UPDATE threads SET waits_since = :now WHERE pk = :thread_pk
 
 -- give_back --
 -- No other transaction has allocated a number meanwhile, because `advance` has locked the row.
