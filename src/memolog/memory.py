@@ -1104,7 +1104,7 @@ class Memory:
     # ------------------------------------------------------------ background work of the whole database
 
     async def due(self) -> tuple[DueLog, ...]:
-        """Return the logs of all resources that have background work, the longest idle first. `memolog worker` calls it."""
+        """Return the logs of all resources that have background work, the longest waiting first. `memolog worker` calls it."""
         components = await self._connection.open_to_write()
         scope = self.config.scope if "scope" in self.config.named else None
         found: dict[str, DueLog] = {}

@@ -744,7 +744,7 @@ class SyncMemory:
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call `listener` with every event from now on. Return a function that ends the subscription."""
     def due(self) -> tuple[DueLog, ...]:
-        """Return the logs of all resources that have background work, the longest idle first. `memolog worker` calls it."""
+        """Return the logs of all resources that have background work, the longest waiting first. `memolog worker` calls it."""
     def measures(self) -> Measures:
         """Return the work that waits in the database, its runs and its costs. `/metrics` of the servers calls it.
 

@@ -349,7 +349,7 @@ _TOUCHED: Final = (
     "SELECT seq, level, pruned, injection, search, parts, reported_file_tokens FROM messages ORDER BY seq",
     "SELECT first_seq, level, restored_at, summary FROM compactions ORDER BY pk",
     "SELECT doc FROM search_docs ORDER BY doc",
-    "SELECT indexed_seq, looked_seq, created_at, current_task FROM threads",
+    "SELECT indexed_seq, waits_since, created_at, current_task FROM threads",
     "SELECT kind FROM events",
     "SELECT word FROM search_words",
     "SELECT kind, value FROM tombstones ORDER BY pk",

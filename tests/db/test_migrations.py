@@ -148,6 +148,54 @@ async def test_an_old_database_opens(address: str, engine_name: str, pretend: Pr
         assert len(await _texts(store)) == 8
 
 
+async def test_messages_are_moved_with_all_that_refers_to_them(
+    address: str, engine_name: str, pretend: Pretend
+) -> None:
+    """Migration 18 makes the table of messages again: every value, every reference, every check and every guard stays."""
+    names = (
+        "pk, thread_pk, seq, id, continuation, role, tokens, created_at, state, own, level, pruned, task_pk, compaction_pk, turn,"
+        " zone, speaker, pairs, metadata, parts, injection, search, file_tokens, reported_file_tokens"
+    )
+    rows = (f"SELECT {names} FROM messages ORDER BY pk", "SELECT task_pk, thread_pk, seq, kind FROM task_messages")
+    pretend(first=17)
+    await _fill(address)
+    async with await store_at(address) as store:
+        await _run(
+            store,
+            "INSERT INTO tasks (resource, id, handle, created_at, updated_at, title) VALUES ('r', 'k', 'k', 1, 1, 'k')",
+        )
+        await _run(
+            store,
+            "INSERT INTO task_messages SELECT k.pk, m.thread_pk, 3, 'output' FROM tasks k, messages m WHERE m.seq = 3",
+        )
+        await _run(
+            store,
+            "UPDATE messages SET state = 'withdrawn', search = 'x', task_pk = (SELECT pk FROM tasks) WHERE seq = 2",
+        )
+        await _run(store, "UPDATE messages SET level = 1, injection = 'y', turn = 'z', file_tokens = 5 WHERE seq = 4")
+        await _run(store, "DELETE FROM messages WHERE seq = 7")
+        await _run(store, "UPDATE threads SET last_seq = 6")
+        before = await select(store, *rows)
+        assert [len(some) for some in before] == [6, 1]
+    pretend()
+    async with await store_at(address) as store:
+        assert await select(store, *rows) == before
+        await check_sound(store)
+        await store.messages.save("r", "t", UserMessage("new"))
+        for wrong in ("role = 'tool'", "state = 'gone'", "parts = 'x'"):
+            with pytest.raises(_constraint_error(engine_name)):
+                await _run(store, f"UPDATE messages SET {wrong}")
+        with pytest.raises(_constraint_error(engine_name), match="go back"):
+            await _run(store, "UPDATE threads SET last_seq = 1")
+        if engine_name == "sqlite":
+            assert await select(store, "PRAGMA foreign_key_check") == [[]]
+            into = "messages (thread_pk, seq, id, role, tokens, created_at, parts)"
+            plan = await select(store, f"EXPLAIN INSERT INTO {into} VALUES (1, 9, 'a', 'user', 1, 1, '')")
+            assert "OpenEphemeral" not in str(plan)
+        await _run(store, "DELETE FROM messages WHERE seq = 3")
+        assert (await select(store, rows[1])) == [[]]
+
+
 # ---------------------------------------------------------------- once
 
 _STARTER = """
@@ -352,11 +400,11 @@ _SQLITE_TABLES = (
 )
 # What both engines say about their schema: the query for SQLite, and that for PostgreSQL.
 _SAME = {
-    "the columns, in their order, and which may be empty": (
-        'SELECT l.name, c.cid + 1, c.name, c."notnull" = 1 OR c.pk > 0 '
+    "the columns, and which may be empty": (
+        'SELECT l.name, c.name, c."notnull" = 1 OR c.pk > 0 '
         + _SQLITE_TABLES.format("JOIN pragma_table_info(l.name) c"),
         (
-            "SELECT table_name::text, ordinal_position::int, column_name::text, CASE is_nullable WHEN 'NO' THEN 1 ELSE 0 END"
+            "SELECT table_name::text, column_name::text, CASE is_nullable WHEN 'NO' THEN 1 ELSE 0 END"
             " FROM information_schema.columns WHERE table_schema = current_schema()"
         ),
     ),

@@ -1,7 +1,9 @@
 """Named queries: how files are read, and that every query is there and is given exactly what it asks for."""
 
 import ast
+import contextlib
 import re
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 import memolog
 from memolog.admin.transfer_store import TABLES
+from memolog.db.migrations import _statements, migrations
 from memolog.db.queries import Queries, Statement, Step, _statement, load_queries, split_named
 
 PACKAGE = Path(str(memolog.__file__)).parent
@@ -209,3 +212,18 @@ def test_every_query_is_used(name: str) -> None:
     if name == "admin/transfer":
         used |= {query.name for table in TABLES for query in (table.page, table.add, table.one) if query}
     assert set(load_queries(name).statements) == used
+
+
+# ---------------------------------------------------------------- plans
+
+
+def test_a_tail_reads_the_earlier_rows_by_an_index_of_the_changed_ones() -> None:
+    """Without that index, every turn would look at each row of its tail."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        for migration in migrations("sqlite"):
+            for statement in _statements(migration.text):
+                connection.execute(statement)
+        text = load_queries("messages/messages").tail.numbered("?")
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", (1, 2, 3))]
+    assert "SEARCH m USING INDEX messages_changed (thread_pk=? AND seq>? AND seq<?)" in plan
+    assert not [line for line in plan if line.startswith("SCAN")]

@@ -203,7 +203,7 @@ async def test_the_query_uses_indexes(address: str, clock: FakeClock, engine_nam
             await store.messages.save("alice", f"t{number}", UserMessage("hello"))
         plan = await explained(store.engine, engine_name)
     text = "\n".join(plan)
-    assert "threads_unlooked" in text
+    assert "threads_waiting" in text
     assert "runs_open" in text
     for table in ("threads", "messages", "runs", "logs", "cursors", "groups"):
         assert f"Seq Scan on {table}" not in text, text

@@ -62,6 +62,10 @@ class Statement:
         """Return one step with these values."""
         return Step(self, values)
 
+    def given(self, values: Values) -> "Step":
+        """Return one step with the values of a mapping. The caller must not change it."""
+        return Step(self, values)
+
     def many(self, values: Sequence[Values]) -> "Step":
         """Return one step that runs the statement with each set of values."""
         return Step(self, {}, values)

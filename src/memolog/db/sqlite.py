@@ -476,7 +476,7 @@ def _execute(connection: sqlite3.Connection, step: Step, most: int | None) -> li
             connection.executemany(text, map(pick, step.many))
             return []
         cursor = connection.execute(text, pick(step.values))
-    return _fetched(statement, cursor, most) if cursor.description else []
+    return _fetched(statement, cursor, most)
 
 
 @cache
@@ -499,6 +499,12 @@ _MAKERS: dict[Statement, Callable[[Iterable[Any]], Row]] = {}
 
 def _fetched(statement: Statement, cursor: sqlite3.Cursor, most: int | None) -> list[Row]:
     """Return the rows of a statement. Raise _TooMuch as soon as they have more than `most` characters."""
+    make = _MAKERS.get(statement)
+    if make is None:
+        # Each look at the description makes a tuple for each column.
+        if (description := cursor.description) is None:
+            return []
+        make = _MAKERS[statement] = row_maker(tuple(column[0] for column in description))
     rows: list[Row] = []
     if most is None:
         rows = cursor.fetchall()
@@ -510,11 +516,6 @@ def _fetched(statement: Statement, cursor: sqlite3.Cursor, most: int | None) -> 
             raise _TooMuch
         if len(some) < _ROWS_AT_ONCE:
             break
-    if not rows:
-        return rows
-    make = _MAKERS.get(statement)
-    if make is None:
-        make = _MAKERS[statement] = row_maker(tuple(column[0] for column in cursor.description))
     return list(map(make, rows))
 
 

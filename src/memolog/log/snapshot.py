@@ -417,7 +417,7 @@ def reading_tail(
     Reads only the messages that are not in `known` or have changed since they were saved.
     """
     newest = next(reversed(known), 0)
-    rows = yield messages.tail(thread_pk=thread_pk, after=start, known=newest)
+    rows = yield messages.tail(thread_pk=thread_pk, after=start, known=max(newest, start + 1))
     fresh = {row.seq: message_from_row(row) for row in rows}
     kept = dict(known)
     if next(iter(known), LAST) <= start:
@@ -427,7 +427,7 @@ def reading_tail(
     is_same = newest <= start or (newest in fresh and fresh[newest].id == known[newest].id)
     if not is_same or len(kept) + len(fresh) != last_seq - start:
         # Rows are missing, or `thread_pk` now belongs to another thread, so read all rows.
-        rows = yield messages.tail(thread_pk=thread_pk, after=start, known=0)
+        rows = yield messages.tail(thread_pk=thread_pk, after=start, known=start + 1)
         fresh, kept = {row.seq: message_from_row(row) for row in rows}, {}
     tail = (*kept.values(), *fresh.values())
     if kept and fresh and next(iter(fresh)) < next(reversed(kept)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from memolog.core.clock import Clock, from_micros, to_micros
 from memolog.core.deadline import offload
@@ -74,11 +74,21 @@ _MOST_VALUES = 10_000
 _LARGE = ("text", "arguments", "content", "files", "data")
 
 
-def allocating(resource: str, thread: str, count: int, now: int) -> Script[tuple[Values, str | None]]:
-    """Lock the thread and allocate its next sequence numbers. A missing thread is created.
+class _Place(NamedTuple):
+    """Where allocated rows go: the thread, the last allocated number, and the active task."""
 
-    Return the values of the columns `thread_pk`, `seq` (the last allocated number) and `task_pk`, and the id of the active task.
-    """
+    thread_pk: int
+    seq: int
+    task_pk: int | None
+    task: str | None
+
+    def values(self, one: _Ready, seq: int) -> Values:
+        """Return the values of the row of a message with this number."""
+        return {**one.values, "thread_pk": self.thread_pk, "seq": seq, "task_pk": self.task_pk}
+
+
+def allocating(resource: str, thread: str, count: int, now: int) -> Script[_Place]:
+    """Lock the thread and allocate its next sequence numbers. A missing thread is created."""
     step = q.advance(resource=resource, thread=thread, count=count, now=now)
     rows = yield step
     if not rows:
@@ -86,9 +96,10 @@ def allocating(resource: str, thread: str, count: int, now: int) -> Script[tuple
         yield threads.create_thread(resource=resource, thread=thread, now=now, **empty)
         rows = yield step
     row = rows[0]
+    if row.waits_since is None:
+        yield q.begin_to_wait(thread_pk=row.pk, now=now)
     held = None if row.active_task_pk is None else (yield from held_task(row.pk, now))
-    values = {"thread_pk": row.pk, "seq": row.last_seq, "task_pk": held.pk if held else None}
-    return values, held.id if held else None
+    return _Place(row.pk, row.last_seq, held.pk if held else None, held.id if held else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +116,7 @@ Then: TypeAlias = Callable[[Saved], Script[None]]
 """Further steps of the transaction that has saved messages."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ready:
+class _Ready(NamedTuple):
     """A checked message and its column values, without thread and sequence number."""
 
     message: NewMessage
@@ -220,7 +230,7 @@ class Messages(Calls):
             "parts": parts,
             "file_tokens": None if is_text else _file_tokens(message.parts, tokens),
         }
-        return _Ready(message=message, values=values, is_fresh=is_fresh)
+        return _Ready(message, values, is_fresh)
 
     def saving(self, resource: str, thread: str, ready: Sequence[_Ready], now: int) -> Script[Saved]:
         """Save prepared messages as part of a larger script."""
@@ -232,28 +242,28 @@ class Messages(Calls):
                 rows.extend(stored)
                 added += is_new
             return Saved(messages=tuple(rows), added=added)
-        place, task = yield from allocating(resource, thread, len(ready), now)
-        first = place["seq"] - len(ready) + 1
-        numbered = [{**one.values, **place, "seq": first + i} for i, one in enumerate(ready)]
+        place = yield from allocating(resource, thread, len(ready), now)
+        first = place.seq - len(ready) + 1
+        numbered = [place.values(one, first + i) for i, one in enumerate(ready)]
         yield q.insert_messages.many(numbered)
-        saved = (_message(resource, thread, one.message, row, task) for one, row in zip(ready, numbered, strict=True))
+        saved = (
+            _message(resource, thread, one.message, row, place.task) for one, row in zip(ready, numbered, strict=True)
+        )
         return Saved(messages=tuple(saved), added=len(ready))
 
     def _save_one(self, resource: str, thread: str, one: _Ready, now: int) -> Script[tuple[tuple[Message, ...], bool]]:
-        place, task = yield from allocating(resource, thread, 1, now)
-        values: Values = {**one.values, **place}
-        if one.is_fresh:
-            # A new id cannot be stored already.
-            yield q.insert_messages(**values)
-            return (_message(resource, thread, one.message, values, task),), True
-        if (yield q.insert_message(**values)):
-            return (_message(resource, thread, one.message, values, task),), True
+        place = yield from allocating(resource, thread, 1, now)
+        values = place.values(one, place.seq)
+        # A new id cannot be stored already.
+        insert = q.insert_messages if one.is_fresh else q.insert_message
+        if (yield insert.given(values)) or one.is_fresh:
+            return (_message(resource, thread, one.message, values, place.task),), True
         # The id is stored already. The message is a repetition, has more parts, or conflicts with the stored one.
         rows = yield q.by_id(resource=resource, thread=thread, id=one.values["id"])
         stored = [message_from_row(row) for row in rows]
         rest = grown_from(stored).lacks(one.message, thread)
         if not rest:
-            yield q.give_back(thread_pk=place["thread_pk"], count=1)
+            yield q.give_back(thread_pk=place.thread_pk, count=1)
             return tuple(message for message in stored if message.state != "withdrawn"), False
         added = replace(one.message, parts=rest)
         grown: Values = {
@@ -265,7 +275,7 @@ class Messages(Calls):
         }
         grown["file_tokens"] = _file_tokens(rest, grown["tokens"])
         yield q.insert_messages.many([grown])
-        return (_message(resource, thread, added, grown, task),), True
+        return (_message(resource, thread, added, grown, place.task),), True
 
     async def not_stored(
         self,
@@ -370,14 +380,12 @@ def is_much(messages: Sequence[NewMessage]) -> bool:
     Stops counting at the limit, and does not validate values.
     """
     left = _BRIEF_MICROSECONDS
-    parts: object = getattr(messages[0], "parts", ()) if len(messages) == 1 else ()
-    match parts:
-        case (TextPart(text=str(text)),):
-            # Most calls save one text.
-            return len(text) * _CHARACTER_MICROSECONDS > left
-        case _:
-            pass
     waiting: list[object] = [getattr(message, "parts", ()) for message in messages]
+    if len(waiting) == 1 and type(waiting[0]) is tuple:
+        parts = cast("tuple[object, ...]", waiting[0])
+        if len(parts) == 1 and type(parts[0]) is TextPart:
+            # Most calls save one text.
+            waiting = [parts[0].text]
     while waiting and left > 0:
         value = waiting.pop()
         left -= _VALUE_MICROSECONDS

@@ -8,7 +8,9 @@ HAVING t.last_seq <> COUNT(m.pk) OR t.last_seq <> COALESCE(MAX(m.seq), 0)
 
 -- fix_sequence --
 -- Only if no message is missing: the number of rows is the number of the last message.
-UPDATE threads SET last_seq = (SELECT COALESCE(MAX(m.seq), 0) FROM messages m WHERE m.thread_pk = threads.pk) WHERE pk = :key
+UPDATE threads SET last_seq = (SELECT COALESCE(MAX(m.seq), 0) FROM messages m WHERE m.thread_pk = threads.pk),
+  waits_since = COALESCE(waits_since, updated_at)
+WHERE pk = :key
   AND (SELECT COUNT(*) FROM messages m WHERE m.thread_pk = threads.pk)
     = (SELECT COALESCE(MAX(m.seq), 0) FROM messages m WHERE m.thread_pk = threads.pk)
 

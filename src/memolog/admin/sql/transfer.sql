@@ -121,9 +121,9 @@ FROM threads t LEFT JOIN tasks k ON k.pk = t.active_task_pk
 {thread_select} WHERE t.resource = :resource AND t.id = :id
 
 -- thread_add --
-INSERT INTO threads (resource, id, last_seq, created_at, updated_at, last_request_at, last_model, active_task_pk, active_session,
+INSERT INTO threads (resource, id, last_seq, created_at, updated_at, waits_since, last_request_at, last_model, active_task_pk, active_session,
   hinted_at, hinted_seq, cloned_from, title, current_task, suggested_response, hinted_title, overrides, metadata)
-VALUES (:resource, :id, :last_seq, :created_at, :updated_at, :last_request_at, :last_model,
+VALUES (:resource, :id, :last_seq, :created_at, :updated_at, :updated_at, :last_request_at, :last_model,
   (SELECT pk FROM tasks WHERE resource = :resource AND id = :active_task), :active_session, :hinted_at, :hinted_seq, :cloned_from,
   :title, :current_task, :suggested_response, :hinted_title, :overrides, :metadata)
 

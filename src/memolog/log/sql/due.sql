@@ -1,17 +1,17 @@
 -- touched --
--- A page of the threads with messages that no worker has looked at yet, of all resources, the longest idle first. :scope is the
--- scope that the configuration sets, as JSON. If it sets none, the stored scope of the resource counts.
-SELECT t.pk AS thread_pk, t.resource, t.updated_at,
+-- A page of the threads with messages that no worker has looked at yet, of all resources, the longest waiting first. :scope is
+-- the scope that the configuration sets, as JSON. If it sets none, the stored scope of the resource counts.
+SELECT t.pk AS thread_pk, t.resource, t.waits_since AS at,
   COALESCE(CAST(:scope AS TEXT), (SELECT s.value FROM resource_settings s WHERE s.resource = t.resource AND s.name = 'scope'),
     '"thread"') AS scope
 FROM threads t
-WHERE t.last_seq > t.looked_seq AND (t.updated_at, t.pk) > (:after_at, :after_pk)
-ORDER BY t.updated_at, t.pk
+WHERE t.waits_since IS NOT NULL AND (t.waits_since, t.pk) > (:after_at, :after_pk)
+ORDER BY t.waits_since, t.pk
 LIMIT :limit
 
 -- threads_of --
--- A page of all threads of a resource, in the same form.
-SELECT t.pk AS thread_pk, t.resource, t.updated_at,
+-- A page of all threads of a resource, in the same form, the longest idle first.
+SELECT t.pk AS thread_pk, t.resource, t.updated_at AS at,
   COALESCE(CAST(:scope AS TEXT), (SELECT s.value FROM resource_settings s WHERE s.resource = t.resource AND s.name = 'scope'),
     '"thread"') AS scope
 FROM threads t
@@ -82,8 +82,8 @@ SELECT p.resource, p.owner, p.thread_pk, t.id AS thread, t.last_seq, t.updated_a
   (SELECT n.tokens_after FROM generations n WHERE n.log_pk = p.log_pk AND n.number = p.generation) AS settled_tokens,
   (SELECT COUNT(*) FROM runs r WHERE r.log_pk = p.log_pk AND r.status IN ('running', 'failed') AND r.kind = 'reflect')
     + (SELECT COUNT(*) FROM groups g WHERE g.log_pk = p.log_pk AND g.state = 'buffered' AND g.kind = 'reflection') AS reflections,
-  (SELECT COUNT(*) FROM touched) AS page_size, (SELECT MAX(x.updated_at) FROM touched x) AS page_at,
-  (SELECT MAX(x.thread_pk) FROM touched x WHERE x.updated_at = (SELECT MAX(y.updated_at) FROM touched y)) AS page_pk
+  (SELECT COUNT(*) FROM touched) AS page_size, (SELECT MAX(x.at) FROM touched x) AS page_at,
+  (SELECT MAX(x.thread_pk) FROM touched x WHERE x.at = (SELECT MAX(y.at) FROM touched y)) AS page_pk
 FROM placed p JOIN threads t ON t.pk = p.thread_pk LEFT JOIN tails s ON s.owner = p.owner AND s.thread_pk = p.thread_pk
 ORDER BY t.updated_at, t.pk
 
@@ -100,13 +100,13 @@ WHERE r.status IN ('running', 'failed') AND r.status = 'running' AND r.lease_unt
 
 -- mark --
 -- Only if nothing has changed since the rows were read.
-UPDATE threads SET looked_seq = :last_seq
-WHERE pk = :thread_pk AND last_seq = :last_seq AND looked_seq < :last_seq
+UPDATE threads SET waits_since = NULL
+WHERE pk = :thread_pk AND last_seq = :last_seq AND waits_since IS NOT NULL
   AND (CAST(:log_pk AS BIGINT) IS NULL OR EXISTS (SELECT 1 FROM logs l WHERE l.pk = :log_pk AND l.version = :version))
 
 -- look_again --
 -- Messages of the thread are not covered any more.
-UPDATE threads SET looked_seq = 0 WHERE pk = :thread_pk AND looked_seq > 0
+UPDATE threads SET waits_since = updated_at WHERE pk = :thread_pk AND waits_since IS NULL
 
 -- defer --
 -- One waiting job for each log. If there is one already, nothing is added. No error is raised, so that the transaction of the

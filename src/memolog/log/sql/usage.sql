@@ -52,4 +52,5 @@ RETURNING model, factor, samples
 UPDATE calibrations SET factor = :factor, samples = :samples WHERE resource = :resource AND model = :model
 
 -- set_last_model --
-UPDATE threads SET last_model = :model WHERE resource = :resource AND id = :thread
+UPDATE threads SET last_model = :model
+WHERE resource = :resource AND id = :thread AND (last_model IS NULL OR last_model <> :model)

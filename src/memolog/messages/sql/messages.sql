@@ -9,7 +9,11 @@ FROM threads t JOIN messages m ON m.thread_pk = t.pk LEFT JOIN tasks k ON k.pk =
 -- Locks the row of the thread and allocates numbers in one statement, so that numbers have no gaps and rise in commit order.
 UPDATE threads SET last_seq = last_seq + :count, updated_at = :now
 WHERE resource = :resource AND id = :thread
-RETURNING pk, last_seq, active_task_pk
+RETURNING pk, last_seq, active_task_pk, waits_since
+
+-- begin_to_wait --
+-- The first new message since a worker looked at the thread. `advance` has locked the row.
+UPDATE threads SET waits_since = :now WHERE pk = :thread_pk
 
 -- give_back --
 -- No other transaction has allocated a number meanwhile, because `advance` has locked the row.
@@ -67,13 +71,15 @@ WHERE m.pk IN (:keys[])
 ORDER BY m.thread_pk, m.seq
 
 -- tail --
--- Every row from `known` on. Of the earlier rows, only those that may differ from the saved message, because the caller has
--- cached the others.
+-- Every row from `known` on. Of the rows between `after` and `known`, only those that may differ from the saved message, because
+-- the caller has cached the others. Their condition is that of an index, so that the others are not even looked at.
 {select_messages}
-WHERE m.thread_pk = :thread_pk AND m.seq > :after
-  AND (m.seq >= :known OR m.state <> 'live' OR m.level <> 0 OR m.pruned <> 0 OR m.task_pk IS NOT NULL
-    OR m.file_tokens IS NOT NULL)
-ORDER BY m.seq
+WHERE m.thread_pk = :thread_pk AND m.seq >= :known
+UNION ALL
+{select_messages}
+WHERE m.thread_pk = :thread_pk AND m.seq > :after AND m.seq < :known
+  AND (m.state <> 'live' OR m.level <> 0 OR m.pruned <> 0 OR m.task_pk IS NOT NULL OR m.file_tokens IS NOT NULL)
+ORDER BY seq
 
 -- sizes --
 -- The newest rows before a number, without the columns that can be large.

@@ -73,7 +73,7 @@ SELECT resource FROM events GROUP BY resource
 SELECT resource FROM tombstones GROUP BY resource
 
 -- set_last_seq --
-UPDATE threads SET last_seq = :last_seq WHERE pk = :thread_pk
+UPDATE threads SET last_seq = :last_seq, waits_since = updated_at WHERE pk = :thread_pk
 
 -- copy_messages --
 -- The rows of a clone are new messages with new ids. Order, times, counts and texts are copied.
