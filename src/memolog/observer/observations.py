@@ -198,8 +198,8 @@ def reflections_from(
     lines: Sequence[Observation],
     group: NewGroup,
     aliases: Mapping[str, str],
-) -> tuple[Observation, ...]:
-    """Return the observations of a reflection. Each has the sources of the observations that it merges.
+) -> Generator[None, None, tuple[Observation, ...]]:
+    """Return the observations of a reflection. Each has the sources of the observations that it merges. Yield after each.
 
     `aliases` maps each thread of a shared log to its short name. A text from one thread loses the short name at its beginning.
     """
@@ -228,6 +228,7 @@ def reflections_from(
                 metadata=_merged_fields(draft.metadata, merged),
             )
         )
+        yield
     return tuple(made)
 
 
@@ -335,8 +336,8 @@ class Guarded:
     """The ids of merged old lines with a name that the result does not contain. These lines count as dropped."""
 
 
-def gaps_of(drafts: Sequence[ReflectedDraft], lines: Sequence[Observation]) -> Gaps:
-    """Return the losses of an answer compared with the old lines."""
+def gaps_of(drafts: Sequence[ReflectedDraft], lines: Sequence[Observation]) -> Generator[None, None, Gaps]:
+    """Return the losses of an answer compared with the old lines. Yield after each line."""
     result: list[ResultLine] = []
     texts: list[str] = []
     for draft in drafts:
@@ -347,9 +348,11 @@ def gaps_of(drafts: Sequence[ReflectedDraft], lines: Sequence[Observation]) -> G
         if not is_bare_list(draft.text):
             priority = weight_of(draft.priority, merged)
             result.append(ResultLine(above + texts[-1], (line.id for line in merged), priority))
+    omitted = yield from unsaid(lines, result)
+    names = yield from lost(lines, [new.text for new in result])
     return Gaps(
-        omitted=tuple(line.id for line in unsaid(lines, result)),
-        names=lost(lines, [new.text for new in result]),
+        omitted=tuple(line.id for line in omitted),
+        names=names,
         vague=tuple(new.text for new in vague(lines, result)),
     )
 
@@ -398,21 +401,21 @@ def guarded(
     group: NewGroup,
     *,
     staying: Sequence[Observation] = (),
-) -> Guarded:
+) -> Generator[None, None, Guarded]:
     """Return the lines of a reflection, with a copy of every 🔴 and ✅ line that they lost, and without bare lists of names.
 
-    A line of the reflection that merges only lines copied in this way is dropped. `staying` are lines that were not shown to the
-    reflector. They are copied too, and do not count as lost.
+    Yield after each line. A line of the reflection that merges only lines copied in this way is dropped. `staying` are lines that
+    were not shown to the reflector. They are copied too, and do not count as lost.
     """
     new = [line for line in made if not is_bare_list(line.text)]
-    missing = unsaid(lines, _result_lines(new))
+    missing = yield from unsaid(lines, _result_lines(new))
     missing_ids = {line.id for line in missing}
     new = [line for line in new if not line.merges or not missing_ids.issuperset(line.merges)]
     kept = list(renumbered(made, new))
     kept += _carried([*missing, *staying], group, after=len(kept))
     others = [line for line in lines if line.id not in missing_ids]
     merged = {name for line in kept for name in line.merges}
-    without_names = lost_lines(others, [_words(line) for line in kept])
+    without_names = yield from lost_lines(others, [_words(line) for line in kept])
     return Guarded(
         observations=tuple(kept),
         carried=len(missing),

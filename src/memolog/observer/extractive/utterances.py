@@ -7,13 +7,13 @@ user that is followed in the log by another statement of a user, which may have 
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
 from memolog.core.setting_kinds import Mode
-from memolog.observer.extractive.sentences import Candidate, Kind, Piece, choose, pieces_of, weights_of
+from memolog.observer.extractive.sentences import Candidate, Kind, Piece, choosing, pieces_of, weights_of
 from memolog.observer.extractive.statements import (
     ABOUT_SELF,
     OPENING,
@@ -66,7 +66,7 @@ class _Offer(NamedTuple):
 # which are chosen first, the number is divided by `_HEADS_RATIO`.
 _RATIO: Final = 6.6
 _HEADS_RATIO: Final = 4.87
-# The limit is at least the smaller of two numbers: `_FLOOR`, and half of the conversation plus the `room` of `kept_of`.
+# The limit is at least the smaller of two numbers: `_FLOOR`, and half of the conversation plus the `room` of `keeping`.
 # `_TINY`, `_TINY_TALK` and `_MOST_DONE` can raise the limit further.
 _FLOOR: Final = 1_750
 _HALF: Final = 0.5
@@ -135,15 +135,23 @@ _SOUGHT: Final[dict[Mode, str]] = {
 _MODES: Final = {mode: re.compile(rf"\b(?:{words})", re.IGNORECASE) for mode, words in _SOUGHT.items()}
 
 
-def kept_of(utterances: Sequence[Utterance], previous: str, mode: Mode, room: float) -> dict[int, Kept]:
-    """Return the sentences and pieces that are kept of each message, by message number. `previous` is the text of the log.
+def keeping(
+    utterances: Sequence[Utterance], previous: str, mode: Mode, room: float
+) -> Generator[None, None, dict[int, Kept]]:
+    """Return the sentences and pieces that are kept of each message, by message number. Yield after each message.
+
+    `previous` is the text of the log.
 
     `room` is the number of characters by which tool calls raise the limit (see `_FLOOR`): half the characters of tool calls and
     results, minus the characters of the lines about them. A negative `room` lowers the limit.
     """
     total = sum(len(utterance.text) for utterance in utterances)
     kept = {utterance.number: Kept() for utterance in utterances}
-    said = {utterance.number: _read(utterance, previous) for utterance in utterances if utterance.is_user}
+    said: dict[int, list[_Sentence]] = {}
+    for utterance in utterances:
+        if utterance.is_user:
+            said[utterance.number] = _read(utterance, previous)
+            yield
     spent, known = _keep_statements(utterances, kept, said, total * _HALF + room)
     offers: list[_Offer] = []
     for utterance in utterances:
@@ -151,6 +159,7 @@ def kept_of(utterances: Sequence[Utterance], previous: str, mode: Mode, room: fl
             offers += _user_offers(utterance, kept[utterance.number], said[utterance.number])
         else:
             offers += _offers(utterance, previous, len(offers), _MODES.get(mode))
+        yield
     least = max(min(_FLOOR, total * _HALF + room), min(2 * total + 4 * _LINE, _TINY))
     if total <= _TINY_TALK:
         least = max(
@@ -169,8 +178,8 @@ def kept_of(utterances: Sequence[Utterance], previous: str, mode: Mode, room: fl
         for one, offer in zip(candidates, offers, strict=True)
     ]
     most = max(total / _HEADS_RATIO, least) - spent
-    chosen, left = choose(heads, most, known)
-    rest, _ = choose(candidates, max(total / _RATIO, least) - spent - (most - left), known, chosen)
+    chosen, left = yield from choosing(heads, most, known)
+    rest, _ = yield from choosing(candidates, max(total / _RATIO, least) - spent - (most - left), known, chosen)
     for index in sorted(chosen | rest):
         offer = offers[index]
         if offer.is_ask:
