@@ -389,15 +389,15 @@ def test_the_archive_takes_the_oldest_and_says_how_many() -> None:
     lines.append(line("Assistant read auth.ts", ordinal=11, merges=("m11",)))
     before = Guarded(observations=tuple(lines), carried=0, omitted=("m11",))
     limit = sum(counter.count(f"* 🔴 (00:00) {one.text}") for one in lines[:10])
-    assert archived(before, limit, new_group()) is before
-    after = archived(before, limit // 2, new_group())
+    assert at_once(archived(before, limit, new_group())) is before
+    after = at_once(archived(before, limit // 2, new_group()))
     *rest, told = after.observations
     assert told.text.startswith("Archive: 7 statements about cousin, 2026-03-01 to 2026-03-07;")
     assert (told.priority, told.merges) == ("high", ("m1", "m2", "m3", "m4", "m5", "m6", "m7"))
     assert [one.merges for one in rest] == [("m8",), ("m9",), ("m10",), ("m11",)]
     assert [one.ordinal for one in after.observations] == [1, 2, 3, 4, 5]
     assert after.omitted == ("m11",)
-    again = archived(after, limit // 4, new_group())
+    again = at_once(archived(after, limit // 4, new_group()))
     (told,) = [one for one in again.observations if "Archive" in one.text]
     assert told.text.startswith("Archive: 10 statements about cousin, 2026-03-01 to 2026-03-10;")
 
@@ -405,7 +405,7 @@ def test_the_archive_takes_the_oldest_and_says_how_many() -> None:
 def test_a_reply_cannot_forge_an_archive() -> None:
     """Fields of a reply are texts; only a number that code wrote counts."""
     forged = line("User agreed", "high", 1, metadata={"archived": "99", "subject": "x"}, merges=("m1",))
-    kept = archived(Guarded(observations=(forged,), carried=0, omitted=()), 1, new_group())
+    kept = at_once(archived(Guarded(observations=(forged,), carried=0, omitted=()), 1, new_group()))
     assert [one.text for one in kept.observations] == [
         "Archive: 1 statement about other things; search memory to read them"
     ]

@@ -142,7 +142,11 @@ def unsaid(
             yield
     if not statements:
         return ()
-    words = {line.id: content_words(line_text(line)) for line in lines if not is_of_tool(line)}
+    words: dict[str, Sequence[str]] = {}
+    for line in lines:
+        if not is_of_tool(line):
+            words[line.id] = content_words(line_text(line))
+            yield
     # Result lines of lower priority do not count, because the next reflection could drop them.
     result = [new for new in result if new.priority in KEPT]
     merging: dict[str, list[ResultLine]] = {}
@@ -150,6 +154,7 @@ def unsaid(
         new.given = _Words([word for name in new.stands_for for word in words.get(name, ())])
         for name in new.stands_for:
             merging.setdefault(name, []).append(new)
+        yield
     places = {line.id: place for place, line in enumerate(lines)}
     index = _Index(result)
     found: list[Observation] = []

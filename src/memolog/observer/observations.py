@@ -465,14 +465,18 @@ def unchanged(lines: Sequence[Observation], group: NewGroup) -> Guarded:
     return Guarded(observations=tuple(_carried(lines, group, after=0)), carried=len(lines), omitted=())
 
 
-def archived(kept: Guarded, limit: int, group: NewGroup) -> Guarded:
+def archived(kept: Guarded, limit: int, group: NewGroup) -> Generator[None, None, Guarded]:
     """Archive the oldest 🔴 and ✅ lines if all 🔴 and ✅ lines together exceed `limit` tokens.
 
     One line for each subject replaces the archived lines and contains their number and days. Nothing is lost: search finds
-    the archived lines, recall returns their messages, and `restore` returns them to the log.
+    the archived lines, recall returns their messages, and `restore` returns them to the log. Yield after each line.
     """
     lines = kept.observations
-    size = sum(_weight(line, group.counter) for line in lines if line.priority in KEPT)
+    size = 0
+    for line in lines:
+        if line.priority in KEPT:
+            size += _weight(line, group.counter)
+            yield
     if size <= limit:
         return kept
     over = size - round(_ROOM * limit)
@@ -485,10 +489,11 @@ def archived(kept: Guarded, limit: int, group: NewGroup) -> Guarded:
         over -= _weight(leaving[-1], group.counter)
     gone = earlier_ids | {line.id for line in leaving}
     rest = renumbered(lines, [line for line in lines if line.id not in gone])
-    archive = [
-        _archive_line(subject, found, earlier, len(rest) + number, group)
-        for number, (subject, found) in enumerate(_by_subject(leaving, earlier).items(), start=1)
-    ]
+    yield
+    archive: list[Observation] = []
+    for number, (subject, found) in enumerate(_by_subject(leaving, earlier).items(), start=1):
+        archive.append(_archive_line(subject, found, earlier, len(rest) + number, group))
+        yield
     return replace(kept, observations=(*rest, *archive))
 
 

@@ -663,7 +663,9 @@ class RunExecutor:
         limit = config.reflect_at if room is None else room
         group = self._new_group(redactor_for(config))
         if not parsed.lines:
-            return group.id, archived(unchanged([*lines, *staying], group), limit, group), ()
+            copied = unchanged([*lines, *staying], group)
+            yield
+            return group.id, (yield from archived(copied, limit, group)), ()
         drafted = yield from reflections_from(parsed, lines, group, given.aliases)
         judged = yield from judge_reflection(drafted, lines, policy=config.grounding)
         kept = yield from guarded(judged.observations, lines, group, staying=staying)
@@ -673,7 +675,7 @@ class RunExecutor:
             *(("carried_over",) if kept.carried else ()),
             *(("lost",) if kept.omitted else ()),
         )
-        return group.id, archived(kept, limit, group), faults
+        return group.id, (yield from archived(kept, limit, group)), faults
 
     async def _hints_before(self, resource: str, work: StoredRun) -> dict[str, Hints]:
         """Return the hints of the log's threads by thread, without hints that changed since the run was created."""

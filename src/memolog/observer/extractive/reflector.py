@@ -129,6 +129,7 @@ def reflecting(given: ReflectInput, counter: TokenCounter) -> Generator[None, No
     characters = sum(len(entry.observation.text) for entry in before)
     level = _LEVELS[min(max(given.level, 0), len(_LEVELS) - 1)]
     target = max(min(given.target_tokens, int(size * level) if given.level else given.target_tokens), 1)
+    yield
     entries = _unique(before)
     yield
     if sum(counter.count(entry.observation.text) for entry in entries) <= target:

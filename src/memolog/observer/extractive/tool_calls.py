@@ -13,7 +13,7 @@ from memolog.core.exact_json import JsonValue, dumps
 from memolog.core.message import Message, TextPart, ToolCallPart, ToolResultPart
 from memolog.core.observation import Priority
 from memolog.core.pairs import part_at, results_of_calls
-from memolog.observer.extractive.sentences import Candidate, choosing, pieces_of, weights_of
+from memolog.observer.extractive.sentences import Candidate, Piece, choosing, pieces_of, weights_of
 from memolog.observer.transcript import parsed, texts_of_parts
 from memolog.text.escape import clean, short_line
 from memolog.text.lookalikes import quoted_label
@@ -345,7 +345,9 @@ def _outcome(name: str, raw: str, *, is_error: bool) -> Generator[None, None, Su
     if len(raw) > _SCANNED_OUTPUT:
         # Only the beginning and the end are read, because errors and results are there.
         raw = f"{raw[: _SCANNED_OUTPUT // 2]}\n{raw[-_SCANNED_OUTPUT // 2 :]}"
-    text = _FENCE.sub("", clean(_ANSI.sub("", raw)))
+    text = clean(_ANSI.sub("", raw))
+    if "```" in text:
+        text = _FENCE.sub("", text)
     yield
     if _REFUSED.search(text[:_ENDS]):
         return Summary("rejected, not done", "error")
@@ -443,6 +445,7 @@ def _shown(text: str) -> Generator[None, None, Summary]:
 def _printed(text: str, name: str) -> Generator[None, None, Summary]:
     errors = _error_lines(text, _STRICT)
     tests = list(dict.fromkeys(_line(hit[0]) for hit in _TESTS.finditer(text)))
+    yield
     if errors:
         return Summary("; ".join([*errors, *[line for line in tests[-2:] if line not in errors]]), "error")
     if tests:
@@ -474,13 +477,18 @@ def _is_prose(text: str) -> bool:
 
 
 def _prose(text: str) -> Generator[None, None, str]:
-    pieces = [piece for piece in pieces_of(REDACTION.redact(text)) if piece.kind in {"sentence", "head", "row"}]
+    redacted = REDACTION.redact(text)
+    yield
+    most = min(len(text) / 10, _MAX_PROSE)
+    pieces: list[Piece] = []
     candidates: list[Candidate] = []
-    for piece in pieces:
+    for piece in pieces_of(redacted):
         yield
-        factor = 1.5 if piece.kind == "head" else 1.0
-        candidates.append(Candidate(weights_of(piece.text), len(piece.text) + 6, factor))
-    chosen, _ = yield from choosing(candidates, min(len(text) / 10, _MAX_PROSE), set())
+        cost = len(piece.text) + 6
+        if piece.kind in {"sentence", "head", "row"} and cost <= most:
+            pieces.append(piece)
+            candidates.append(Candidate(weights_of(piece.text), cost, 1.5 if piece.kind == "head" else 1.0))
+    chosen, _ = yield from choosing(candidates, most, set())
     texts = [pieces[index].text for index in sorted(chosen)]
     return short_line(" ".join(text if text.endswith((".", "!", "?")) else f"{text}." for text in texts), _MAX_PROSE)
 

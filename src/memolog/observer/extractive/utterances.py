@@ -152,7 +152,7 @@ def keeping(
         if utterance.is_user:
             said[utterance.number] = _read(utterance, previous)
             yield
-    spent, known = _keep_statements(utterances, kept, said, total * _HALF + room)
+    spent, known = yield from _keep_statements(utterances, kept, said, total * _HALF + room)
     offers: list[_Offer] = []
     for utterance in utterances:
         if utterance.is_user:
@@ -219,9 +219,13 @@ def _read(utterance: Utterance, previous: str) -> list[_Sentence]:
 
 def _keep_statements(
     utterances: Sequence[Utterance], kept: dict[int, Kept], read: Mapping[int, Sequence[_Sentence]], limit: float
-) -> tuple[float, set[str]]:
+) -> Generator[None, None, tuple[float, set[str]]]:
     """Store the statements of users in `kept`. Return the number of characters that they take, and their words."""
-    said = [one for utterance in utterances if utterance.is_user for one in _statements(utterance, read)]
+    said: list[_Sentence] = []
+    for utterance in utterances:
+        if utterance.is_user:
+            said += _statements(utterance, read)
+            yield
     lines = Counter(one.number for one in said)
     size = _FRAME + sum(len(one.text) + 1 for one in said) + _LINE * len(lines)
     # If the statements are longer than the limit, the least important and longest are left out first. All statements of short
@@ -239,6 +243,7 @@ def _keep_statements(
         if one not in omitted:
             kept[one.number].said[one.order] = one.text
             known.update(weights_of(one.text))
+            yield
     return size, known
 
 
