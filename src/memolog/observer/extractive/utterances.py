@@ -232,7 +232,13 @@ def _keep_statements(
     # messages are kept.
     long = {utterance.number for utterance in utterances if len(utterance.text) > _SHORT_MESSAGE}
     omitted: set[_Sentence] = set()
-    for one in sorted((one for one in said if one.number in long), key=lambda one: (one.weight(), -len(one.text))):
+    ranked: list[tuple[int, int, int]] = []
+    for place, one in enumerate(said):
+        if one.number in long:
+            ranked.append((one.weight(), -len(one.text), place))
+            yield
+    for _, _, place in sorted(ranked):
+        one = said[place]
         if size <= max(limit, _SMALL):
             break
         omitted.add(one)
