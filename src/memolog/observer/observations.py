@@ -489,9 +489,9 @@ def archived(kept: Guarded, limit: int, group: NewGroup) -> Generator[None, None
         over -= _weight(leaving[-1], group.counter)
     gone = earlier_ids | {line.id for line in leaving}
     rest = renumbered(lines, [line for line in lines if line.id not in gone])
-    yield
+    subjects = yield from _by_subject(leaving, earlier)
     archive: list[Observation] = []
-    for number, (subject, found) in enumerate(_by_subject(leaving, earlier).items(), start=1):
+    for number, (subject, found) in enumerate(subjects.items(), start=1):
         archive.append(_archive_line(subject, found, earlier, len(rest) + number, group))
         yield
     return replace(kept, observations=(*rest, *archive))
@@ -505,10 +505,15 @@ def _age(line: Observation) -> tuple[bool, datetime, int]:
     return line.said_at is None, line.said_at or datetime.min.replace(tzinfo=UTC), line.ordinal
 
 
-def _by_subject(lines: Sequence[Observation], earlier: Sequence[Observation]) -> dict[str, list[Observation]]:
+def _by_subject(
+    lines: Sequence[Observation], earlier: Sequence[Observation]
+) -> Generator[None, None, dict[str, list[Observation]]]:
     """Return the lines by subject: a subject of the existing archive, a word that several lines share, or "other things"."""
     found: dict[str, list[Observation]] = {str(line.metadata[_SUBJECT]): [] for line in earlier}
-    words = {line.id: content_words(line.text) for line in lines}
+    words: dict[str, Sequence[str]] = {}
+    for line in lines:
+        words[line.id] = content_words(line.text)
+        yield
     counts = Counter(word for several in words.values() for word in several)
     for line in lines:
         shared = [word for word in words[line.id] if counts[word] > 1 or word in found]

@@ -130,7 +130,7 @@ def reflecting(given: ReflectInput, counter: TokenCounter) -> Generator[None, No
     level = _LEVELS[min(max(given.level, 0), len(_LEVELS) - 1)]
     target = max(min(given.target_tokens, int(size * level) if given.level else given.target_tokens), 1)
     yield
-    entries = _unique(before)
+    entries = yield from _unique(before)
     yield
     if sum(counter.count(entry.observation.text) for entry in entries) <= target:
         return (yield from _reflection(given, entries, {one.index: set(range(len(one.units))) for one in entries}))
@@ -225,7 +225,7 @@ def _items(place: int, listing: Listing, first: int) -> list[_Unit]:
     return units
 
 
-def _unique(entries: Sequence[_Entry]) -> list[_Entry]:
+def _unique(entries: Sequence[_Entry]) -> Generator[None, None, list[_Entry]]:
     """Return the lines without repetition: of several equal lines only the newest, and lines about changed files joined.
 
     Lines that only list omitted names (TRACES) are left out.
@@ -240,8 +240,9 @@ def _unique(entries: Sequence[_Entry]) -> list[_Entry]:
             last.merges += entry.merges
         elif not entry.observation.text.startswith(TRACES):
             stay.append(entry)
+    yield
     stay = _joined_changes(stay or [entries[-1]])
-    _weigh(stay)
+    yield from _weigh(stay)
     return stay
 
 
@@ -270,11 +271,12 @@ def _joined_changes(entries: Sequence[_Entry]) -> list[_Entry]:
     return stay[::-1]
 
 
-def _weigh(entries: Sequence[_Entry]) -> None:
+def _weigh(entries: Sequence[_Entry]) -> Generator[None]:
     """Set the factor of every unit from its kind, its age, and whether a later line makes it obsolete."""
     later: set[str] = set()
     answered = {(entry.observation.group, entry.observation.parent) for entry in entries}
     for entry in reversed(entries):
+        yield
         observation = entry.observation
         age = _OLDEST + (_NEWEST - _OLDEST) * (entry.index + 1) / max(entries[-1].index + 1, 1)
         factor = _FACTORS[observation.priority] * age
