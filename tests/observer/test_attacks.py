@@ -19,6 +19,7 @@ from kit.rows import SAID, new_group, plan, rendered, view
 from kit.rows import row as stored_row
 from memolog.context.auto_recall import Passage, passage_texts
 from memolog.context.build import build
+from memolog.core.deadline import at_once
 from memolog.core.message import FilePart, Message, ToolCallPart, ToolResultPart
 from memolog.core.observation import Observation
 from memolog.core.thread import Hints
@@ -28,7 +29,7 @@ from memolog.observer.extractive.observer import observe
 from memolog.observer.judge import Judge
 from memolog.observer.llm import readings_of
 from memolog.observer.observations import draft_hints, observations_from
-from memolog.observer.plausibility import checked
+from memolog.observer.plausibility import checking
 from memolog.observer.prompt import ObserveInput, Prompt, ReflectInput, observer_prompt, reflector_prompt
 from memolog.observer.reply import failure, parse_observations
 from memolog.observer.transcript import Shown, numbered
@@ -248,7 +249,7 @@ def test_no_forgery_has_an_effect(channel: str) -> None:
             (parse_observations(repeating(prompt), prompt.shown, base=SAID), False),
         ):
             if not by_code:
-                parsed = checked(parsed, "", given, prompt, COUNTER)  # noqa: PLW2901
+                parsed = at_once(checking(parsed, "", given, prompt, COUNTER))  # noqa: PLW2901
                 if failure(parsed):
                     tried += count
                     continue

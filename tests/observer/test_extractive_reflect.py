@@ -7,6 +7,7 @@ import pytest
 
 from kit import rows
 from kit.rows import SAID
+from memolog.core.deadline import at_once
 from memolog.core.observation import Observation, Priority
 from memolog.observer.drafts import ParsedReflection
 from memolog.observer.extractive.reflector import reflect
@@ -90,7 +91,7 @@ def test_statements_and_finished_work_outlive_the_rest() -> None:
 def test_finished_work_is_still_finished_when_it_was_checked() -> None:
     """A confirmed line also cites the assistant, and is still finished after the checks of a reflection."""
     done = replace(LOG[4], trust="assistant")
-    kept = judge_reflection([replace(done, id="new", merges=(done.id,))], [done]).observations
+    kept = at_once(judge_reflection([replace(done, id="new", merges=(done.id,))], [done])).observations
     assert [one.priority for one in kept] == ["done"]
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from kit.rows import SAID, line
 from kit.rows import row as message
+from memolog.core.deadline import at_once
 from memolog.core.message import FilePart, ReasoningPart, ToolCallPart, ToolResultPart
 from memolog.core.observation import Observation, Priority, Trust
 from memolog.core.thread import Hints
@@ -307,7 +308,7 @@ def test_results_inside_a_users_message_are_a_tools() -> None:
 def reflected(text: str, *merges: Observation, priority: Priority = "high") -> Observation:
     """Return the only line of a reflection of these, checked."""
     made = replace(line(text, priority=priority, ordinal=9), merges=tuple(one.id for one in merges))
-    return judge_reflection([made], merges).observations[0]
+    return at_once(judge_reflection([made], merges)).observations[0]
 
 
 @pytest.mark.parametrize(("trusts", "expected"), [(("user", "user"), "user"), (("user", "assistant"), "assistant")])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from core.strategies import moments, new_messages, texts
 from kit.effort import counts
+from memolog.core.deadline import at_once
 from memolog.core.message import Message, NewMessage
 from memolog.core.observation import Observation, Source, Span
 from memolog.core.thread import Hints
@@ -51,12 +52,12 @@ def test_lines_that_are_kept_lose_nothing(before: list[str], after: list[str]) -
         Observation(id=str(place), group="g", ordinal=place, priority="high", text=text)
         for place, text in enumerate(before, start=1)
     ]
-    gone = lost_lines(lines, after)
-    assert bool(gone) == bool(lost(lines, after))
+    gone = at_once(lost_lines(lines, after))
+    assert bool(gone) == bool(at_once(lost(lines, after)))
     assert {line.id for line in gone} <= {line.id for line in lines}
-    assert lost(lines, [*after, *before]) == ()
+    assert at_once(lost(lines, [*after, *before])) == ()
     repeated = [ResultLine(text, [str(place)]) for place, text in enumerate(before, start=1)]
-    assert unsaid(lines, [*map(ResultLine, after), *repeated]) == ()
+    assert at_once(unsaid(lines, [*map(ResultLine, after), *repeated])) == ()
     assert vague(lines, repeated) == ()
 
 

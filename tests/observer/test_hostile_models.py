@@ -15,6 +15,7 @@ from kit.rows import line as cited_line
 from kit.rows import row as message
 from kit.talk import hold
 from memolog import AssistantMessage, Config, ToolCallPart, ToolMessage, UserMessage
+from memolog.core.deadline import at_once
 from memolog.core.message import Message, ToolResultPart
 from memolog.core.observation import UNVERIFIED, Observation, Priority
 from memolog.core.thread import Hints
@@ -23,7 +24,7 @@ from memolog.memory import Memory
 from memolog.observer.judge import Judge, Policy, judge_reflection, log_voices, trusted_document, trusted_hints
 from memolog.observer.llm import readings_of
 from memolog.observer.observations import draft_hints, guarded, observations_from, reflections_from
-from memolog.observer.plausibility import checked
+from memolog.observer.plausibility import checking
 from memolog.observer.prompt import ObserveInput, observer_prompt
 from memolog.observer.reply import failure, parse_observations, parse_reflection
 from memolog.testing import FakeClock, ScriptedModel
@@ -234,8 +235,8 @@ def test_a_line_of_the_log_does_not_become_the_users_in_the_next_span() -> None:
 
 def reflected(lines: Sequence[Observation], *made: Observation, policy: Policy = "flag") -> tuple[Observation, ...]:
     """Return a reflection as the engine keeps it."""
-    checked = judge_reflection(made, lines, policy=policy).observations
-    return guarded(checked, lines, new_group("new")).observations
+    checked = at_once(judge_reflection(made, lines, policy=policy)).observations
+    return at_once(guarded(checked, lines, new_group("new"))).observations
 
 
 def test_a_reflection_does_not_raise_a_tools_line() -> None:
@@ -436,7 +437,7 @@ def test_sixty_hostile_replies() -> None:
     prompt = observer_prompt(given, COUNTER)
     for reply in REPLIES:
         parsed = parse_observations(reply, prompt.shown, base=SAID)
-        parsed = checked(parsed, reply, given, prompt, COUNTER)
+        parsed = at_once(checking(parsed, reply, given, prompt, COUNTER))
         if failure(parsed):
             continue
         made = observations_from(parsed, PAGE, prompt.shown, "t1", new_group())
@@ -524,7 +525,7 @@ def test_forty_hostile_reflections() -> None:
         parsed = parse_reflection(wrapped("Date: 2026-03-14", reply), len(LOG))
         if failure(parsed):
             continue
-        made = reflections_from(parsed, LOG, new_group(), {})
+        made = at_once(reflections_from(parsed, LOG, new_group(), {}))
         for policy in ("flag", "keep", "drop"):
             kept = reflected(LOG, *made, policy=policy)
             assert_shape(kept)

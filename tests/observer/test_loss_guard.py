@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kit.rows import new_group
+from memolog.core.deadline import at_once
 from memolog.core.observation import Observation, Priority
 from memolog.observer.drafts import ReflectedDraft
 from memolog.observer.loss import ResultLine, lost, lost_lines, unsaid, vague
@@ -20,7 +21,7 @@ def line(text: str, priority: Priority = "medium", ordinal: int = 1, **fields: A
 
 def is_said(text: str, by: str, *, named: bool = True, priority: Priority = "high") -> bool:
     """Tell whether one line still says a statement."""
-    return unsaid([line(text, priority)], [ResultLine(by, ["o1"] if named else [])]) == ()
+    return at_once(unsaid([line(text, priority)], [ResultLine(by, ["o1"] if named else [])])) == ()
 
 
 # ---------------------------------------------------------------- statements
@@ -163,7 +164,7 @@ def test_what_is_forbidden_is_neither_erased_nor_inverted(text: str) -> None:
         for named in (True, False):
             assert not is_said(text, by, named=named), by
         made = [line(by, "high", 1, merges=("o1",))]
-        kept = guarded(made, [line(text, "high", 1)], new_group("new"))
+        kept = at_once(guarded(made, [line(text, "high", 1)], new_group("new")))
         assert [one.text for one in kept.observations] == [text]
     for by in (text, f"User said: {text}", f"{text}; User likes tea"):
         assert is_said(text, by)
@@ -197,10 +198,10 @@ def test_only_the_user_takes_a_prohibition_back() -> None:
     older = line("Never deploy to production on a Friday", "high", 1)
     other = line("User likes the new deploy dashboard", "high", 2)
     by = "User likes the new deploy dashboard instead of never deploying on a Friday"
-    assert unsaid([older, other], [ResultLine(by, ["o1", "o2"])]) == (older,)
+    assert at_once(unsaid([older, other], [ResultLine(by, ["o1", "o2"])])) == (older,)
     newer = line("User now wants deploys to production on a Friday too", "high", 2)
     by = "User now wants deploys to production on a Friday too (before: never deploy to production on a Friday)"
-    assert unsaid([older, newer], [ResultLine(by, ["o1", "o2"])]) == ()
+    assert at_once(unsaid([older, newer], [ResultLine(by, ["o1", "o2"])])) == ()
 
 
 def test_a_line_that_does_not_name_it_must_say_more() -> None:
@@ -215,7 +216,7 @@ def test_a_line_that_does_not_name_it_must_say_more() -> None:
 def test_a_line_of_less_weight_is_not_enough() -> None:
     """A result line of lower priority does not count, because the next reflection could drop it."""
     said = ResultLine("User bakes in Ghent", ["o1"], "medium")
-    assert unsaid([line("User bakes in Ghent", "high")], [said]) != ()
+    assert at_once(unsaid([line("User bakes in Ghent", "high")], [said])) != ()
 
 
 def test_finished_work_may_lose_its_counts() -> None:
@@ -232,17 +233,19 @@ def test_a_newer_statement_that_names_the_older_one_supersedes_it() -> None:
         "Doctor switched User from ramipril to candesartan 8 mg", "high", 2, said_at=datetime(2026, 3, 9, tzinfo=UTC)
     )
     both = ResultLine("Doctor switched User from ramipril to candesartan 8 mg", ["o1", "o2"])
-    assert unsaid([older, newer], [both]) == ()
-    assert unsaid([older, newer], [ResultLine("User takes candesartan 8 mg now", ["o1", "o2"])]) != ()
-    assert unsaid([older, newer], [ResultLine(newer.text, ["o2"])]) == (older,)
+    assert at_once(unsaid([older, newer], [both])) == ()
+    assert at_once(unsaid([older, newer], [ResultLine("User takes candesartan 8 mg now", ["o1", "o2"])])) != ()
+    assert at_once(unsaid([older, newer], [ResultLine(newer.text, ["o2"])])) == (older,)
     # The older statement never takes the place of the newer one.
-    assert unsaid([older, newer], [ResultLine(f"{older.text}, formerly candesartan", ["o1", "o2"])]) == (newer,)
+    assert at_once(unsaid([older, newer], [ResultLine(f"{older.text}, formerly candesartan", ["o1", "o2"])])) == (
+        newer,
+    )
 
 
 def test_two_likings_are_not_a_change() -> None:
     """Two statements with a common verb do not replace each other."""
     lines = [line("User likes tea", "high", 1), line("User likes coffee instead of decaf", "high", 2)]
-    assert unsaid(lines, [ResultLine("User likes coffee instead of decaf", ["o1", "o2"])]) == (lines[0],)
+    assert at_once(unsaid(lines, [ResultLine("User likes coffee instead of decaf", ["o1", "o2"])])) == (lines[0],)
 
 
 def test_many_lines_in_one_vague_one() -> None:
@@ -266,17 +269,17 @@ def test_what_no_line_names_is_lost() -> None:
         line("Upgraded to v1.2.3 with npm test: 42 passed, 1,500 ms", ordinal=2),
     )
     result = ["Anna Schmidt's login_schema is in /repo/src/schemas/auth.ts; 1500 ms"]
-    assert lost(lines, result) == ("npm test", "v1.2.3")
-    assert lost_lines(lines, result) == (lines[1],)
-    assert lost(lines, [lines[0].text, lines[1].text]) == ()
+    assert at_once(lost(lines, result)) == ("npm test", "v1.2.3")
+    assert at_once(lost_lines(lines, result)) == (lines[1],)
+    assert at_once(lost(lines, [lines[0].text, lines[1].text])) == ()
 
 
 @pytest.mark.parametrize("name", ["大阪", "ถั่วลิสง", "חיפה", "القاهرة", "서울"])
 def test_names_in_scripts_without_capitals(name: str) -> None:
     """In a text of another script, such words are names. In Japanese, words in katakana are names."""
-    assert lost([line(f"Assistant booked a room in {name} for May")], ["Assistant booked a room"]) == (name,)
-    assert lost([line(f"Assistant booked a room in {name} for May")], [f"A room in {name}"]) == ()
-    assert lost([line("アシスタントはクラウドフレアを設定した")], ["アシスタントは設定した"]) == (
+    assert at_once(lost([line(f"Assistant booked a room in {name} for May")], ["Assistant booked a room"])) == (name,)
+    assert at_once(lost([line(f"Assistant booked a room in {name} for May")], [f"A room in {name}"])) == ()
+    assert at_once(lost([line("アシスタントはクラウドフレアを設定した")], ["アシスタントは設定した"])) == (
         "クラウドフレアを"[:-1],
     )
 
@@ -289,13 +292,13 @@ def test_the_most_valuable_is_first() -> None:
         line("User wants 77 copies of top.txt", "high", ordinal=3),
         line("Draft", "high", ordinal=4, verbatim="see verse.txt"),
     )
-    assert lost(lines, ["nothing"]) == ("top.txt", "mid.txt", "low.txt", "verse.txt")
+    assert at_once(lost(lines, ["nothing"])) == ("top.txt", "mid.txt", "low.txt", "verse.txt")
 
 
 def test_dates_and_quotes_are_not_missed() -> None:
     """A line's own date tells the day, and what is named inside a quote is looked for itself."""
     lines = (line('Tried 3 times on 2026-03-14, said "no luck with auth.ts"'),)
-    assert lost(lines, ["it failed"]) == ("auth.ts",)
+    assert at_once(lost(lines, ["it failed"])) == ("auth.ts",)
 
 
 def test_each_name_is_told_once() -> None:
@@ -303,13 +306,13 @@ def test_each_name_is_told_once() -> None:
     lines = [line("Read auth.ts", "low", ordinal=place) for place in range(1, 10)]
     lines.append(line("Fix auth.ts", "high", ordinal=10))
     lines.append(line("Fix other.ts", "medium", ordinal=11))
-    assert lost(lines, [""]) == ("auth.ts", "other.ts")
+    assert at_once(lost(lines, [""])) == ("auth.ts", "other.ts")
 
 
 def test_lists_of_bare_names_are_not_missed() -> None:
     """Reflections of earlier versions wrote them; they are left out, and nothing of them is asked for."""
-    assert lost([line("Also named: auth.ts, other.ts")], [""]) == ()
-    assert unsaid([line("Also mentioned: auth.ts", "high")], []) == ()
+    assert at_once(lost([line("Also named: auth.ts, other.ts")], [""])) == ()
+    assert at_once(unsaid([line("Also mentioned: auth.ts", "high")], [])) == ()
 
 
 # ---------------------------------------------------------------- at work
@@ -323,7 +326,7 @@ def test_what_is_omitted_is_carried_over_unchanged() -> None:
         line("Assistant read auth.ts", ordinal=3),
     ]
     made = [line("User said things", "high", 1, merges=("o1", "o2")), line("Work", ordinal=2, merges=("o3",))]
-    kept = guarded(made, lines, new_group("new"))
+    kept = at_once(guarded(made, lines, new_group("new")))
     assert [(one.text, one.ordinal, one.merges, one.group) for one in kept.observations] == [
         ("Work", 1, ("o3",), "g"),
         ("User is allergic to peanuts", 2, ("o1",), "new"),
@@ -338,7 +341,7 @@ def test_lines_stay_under_their_parents() -> None:
     """A carried line keeps its parent if that is carried too; a line whose parent goes stands by itself."""
     lines = [line("No ORM", "high", 1), line("No hostels either", "high", 2, parent=1)]
     made = [line("Things", "high", 1, merges=("o1",)), line("Rest", ordinal=2, parent=1, merges=())]
-    kept = guarded(made, lines, new_group("new"))
+    kept = at_once(guarded(made, lines, new_group("new")))
     assert [(one.text, one.ordinal, one.parent) for one in kept.observations] == [
         ("Rest", 1, None),
         ("No ORM", 2, None),
@@ -350,7 +353,7 @@ def test_bare_lists_go() -> None:
     """A line that only lists names is dropped from a result."""
     lines = [line("Assistant read auth.ts", ordinal=1), line("Also named: auth.ts", ordinal=2)]
     made = [line("Also named: auth.ts", ordinal=1, merges=("o1", "o2")), line("Read", ordinal=2, merges=("o1",))]
-    kept = guarded(made, lines, new_group("new"))
+    kept = at_once(guarded(made, lines, new_group("new")))
     assert [one.text for one in kept.observations] == ["Read"]
     assert kept.omitted == ("o1",)
 
@@ -362,9 +365,9 @@ def test_gaps_of_an_answer() -> None:
         ReflectedDraft(priority="medium", text="About auth.ts", merges=()),
         ReflectedDraft(priority="medium", text="LoginSchema wanted", merges=("o1",), parent=0),
     )
-    gaps = gaps_of(drafts, lines)
+    gaps = at_once(gaps_of(drafts, lines))
     assert (gaps.omitted, gaps.names, gaps.vague) == ((), ("other.ts",), ())
-    assert gaps_of(drafts[:1], lines).omitted == ("o1",)
+    assert at_once(gaps_of(drafts[:1], lines)).omitted == ("o1",)
 
 
 # ---------------------------------------------------------------- the archive
@@ -386,15 +389,15 @@ def test_the_archive_takes_the_oldest_and_says_how_many() -> None:
     lines.append(line("Assistant read auth.ts", ordinal=11, merges=("m11",)))
     before = Guarded(observations=tuple(lines), carried=0, omitted=("m11",))
     limit = sum(counter.count(f"* 🔴 (00:00) {one.text}") for one in lines[:10])
-    assert archived(before, limit, new_group()) is before
-    after = archived(before, limit // 2, new_group())
+    assert at_once(archived(before, limit, new_group())) is before
+    after = at_once(archived(before, limit // 2, new_group()))
     *rest, told = after.observations
     assert told.text.startswith("Archive: 7 statements about cousin, 2026-03-01 to 2026-03-07;")
     assert (told.priority, told.merges) == ("high", ("m1", "m2", "m3", "m4", "m5", "m6", "m7"))
     assert [one.merges for one in rest] == [("m8",), ("m9",), ("m10",), ("m11",)]
     assert [one.ordinal for one in after.observations] == [1, 2, 3, 4, 5]
     assert after.omitted == ("m11",)
-    again = archived(after, limit // 4, new_group())
+    again = at_once(archived(after, limit // 4, new_group()))
     (told,) = [one for one in again.observations if "Archive" in one.text]
     assert told.text.startswith("Archive: 10 statements about cousin, 2026-03-01 to 2026-03-10;")
 
@@ -402,7 +405,7 @@ def test_the_archive_takes_the_oldest_and_says_how_many() -> None:
 def test_a_reply_cannot_forge_an_archive() -> None:
     """Fields of a reply are texts; only a number that code wrote counts."""
     forged = line("User agreed", "high", 1, metadata={"archived": "99", "subject": "x"}, merges=("m1",))
-    kept = archived(Guarded(observations=(forged,), carried=0, omitted=()), 1, new_group())
+    kept = at_once(archived(Guarded(observations=(forged,), carried=0, omitted=()), 1, new_group()))
     assert [one.text for one in kept.observations] == [
         "Archive: 1 statement about other things; search memory to read them"
     ]
@@ -451,7 +454,7 @@ def test_lines_that_stay_are_copied() -> None:
     """Lines that the reflector was not shown are in the result, and do not count as lost."""
     staying = [old("User owns a small car", 3), old("The car is red", 4, parent=3)]
     made = [Observation(id="n", group="new", ordinal=1, priority="high", text="User bakes in Ghent", merges=("o1",))]
-    kept = guarded(made, [line("User bakes in Ghent", "high", 1)], new_group("new"), staying=staying)
+    kept = at_once(guarded(made, [line("User bakes in Ghent", "high", 1)], new_group("new"), staying=staying))
     assert kept.carried == 0
     assert [(row.text, row.ordinal, row.parent, row.merges) for row in kept.observations[1:]] == [
         ("User owns a small car", 2, None, ("o3",)),

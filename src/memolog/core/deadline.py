@@ -171,11 +171,14 @@ async def in_time(call: Coroutine[object, object, T], seconds: float, *, patienc
 _SLICE_SECONDS: Final = 0.001
 
 
-async def in_slices(work: Generator[None, None, T]) -> T:
+async def in_slices(work: Generator[None, None, T], *, apart: bool = False) -> T:
     """Run a generator to its end, and return its result. Where it yields, other tasks of the event loop can run.
 
-    A worker thread would not help the other tasks much, because it keeps the interpreter to itself for milliseconds at a time.
+    A worker thread helps the other tasks less, because it keeps the interpreter to itself for 5 ms at a time. With `apart` the
+    generator runs in one: use it if a single step may take longer than that.
     """
+    if apart:
+        return await asyncio.to_thread(at_once, work)
     loop = asyncio.get_running_loop()
     await asyncio.sleep(0)
     began = loop.time()

@@ -7,13 +7,12 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, assert_never
 from weakref import WeakValueDictionary
 
 from memolog.core.clock import Clock
 from memolog.core.config import Config
-from memolog.core.deadline import Budget, offload, ranked
+from memolog.core.deadline import Budget, in_slices, offload, ranked
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import has_many_parts
 from memolog.core.observation import Scope
@@ -23,7 +22,7 @@ from memolog.events import Activated, Decided, Event, Recovered, RunStarted, cha
 from memolog.log.decide import decide
 from memolog.log.heartbeat import beat_of
 from memolog.log.journal import EventJournal
-from memolog.log.render import render_group
+from memolog.log.render import rendering_group
 from memolog.log.runner import RunBatch, Runner, retry_at
 from memolog.log.runs import NewRun, RunClaim
 from memolog.log.snapshot import Snapshot
@@ -54,8 +53,6 @@ _log = logging.getLogger("memolog")
 
 # The maximum number of rounds. No log needs as many, so an endless loop ends here.
 _MOST_ROUNDS = 64
-# A group with more observations than this is rendered in a worker thread.
-_MANY_LINES = 200
 _POLL_SECONDS = 0.05
 # A process with an open turn counts as dead if no new beat is seen for _TURN_SILENCE_SECONDS, or if its last beat is older than
 # _TURN_SECONDS. Both are long, because it costs little if the messages of a dead turn stay in the tail, but the model of a
@@ -316,8 +313,7 @@ class Core:
             lines = [line for line in observations if line.group == name and line.state == "active"]
             row = ready[name]
             is_reflection = row.kind == "reflection"
-            render = partial(
-                render_group,
+            rendering = rendering_group(
                 handle=row.handle,
                 observations=lines,
                 previous=previous.date() if previous else None,
@@ -325,7 +321,7 @@ class Core:
                 is_reflection=is_reflection,
                 aliases=aliases if is_reflection else {},
             )
-            text = await offload(render, when=len(lines) > _MANY_LINES)
+            text = await in_slices(rendering)
             rendered.append(Rendered(id=name, text=text, tokens=self.counter.count(text) if text else 0))
             previous = max([o.said_at for o in lines if o.said_at] + ([previous] if previous else []), default=None)
         return rendered

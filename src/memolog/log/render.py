@@ -1,10 +1,11 @@
 """Render a group of observations as text. The text is rendered once and stored, so it does not depend on the current time."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from types import MappingProxyType
 from typing import Final
 
+from memolog.core.deadline import at_once
 from memolog.core.observation import MARKS, UNVERIFIED, Observation
 from memolog.text.dates import gap_mark, local
 from memolog.text.escape import element, escape, one_line
@@ -41,6 +42,28 @@ def render_group(
     `previous` is the last date of the group before this one. `alias` is the name of the group's thread in a shared log. For a
     reflection of a shared log, `aliases` has the names of all its threads, and a line about one thread begins with its name.
     """
+    return at_once(
+        rendering_group(
+            handle=handle,
+            observations=observations,
+            previous=previous,
+            alias=alias,
+            is_reflection=is_reflection,
+            aliases=aliases,
+        )
+    )
+
+
+def rendering_group(
+    *,
+    handle: str,
+    observations: Sequence[Observation],
+    previous: date | None,
+    alias: str | None,
+    is_reflection: bool,
+    aliases: Mapping[str, str] = _NO_ALIASES,
+) -> Generator[None, None, str]:
+    """Return what `render_group` returns, and yield after each line."""
     shown = [observation for observation in observations if observation.state not in _HIDDEN_STATES]
     if not shown:
         return ""
@@ -50,7 +73,11 @@ def render_group(
     if len(names) == len(shown) and len(set(names.values())) == 1:
         # All lines are about one thread, so write its name once, in the tag.
         alias, names = next(iter(names.values())), {}
-    return element(tag, "\n".join(_lines(shown, previous, names)), id=handle, thread=alias)
+    rows: list[str] = []
+    for row in _lines(shown, previous, names):
+        rows.append(row)
+        yield
+    return element(tag, "\n".join(rows), id=handle, thread=alias)
 
 
 def reading_order(observations: Iterable[Observation], groups: Sequence[str]) -> list[Observation]:

@@ -6,15 +6,16 @@ raises Conflict.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import partial
 from itertools import takewhile
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
 from memolog.core.clock import Clock, from_micros, to_micros
+from memolog.core.deadline import at_once, in_slices
 from memolog.core.document import Document
 from memolog.core.exact_json import JsonObject, decode, dumps, encode, loads, pack, unpack
 from memolog.core.message import Message
@@ -165,13 +166,17 @@ class Logs(TimedCalls):
         snapshot.keep(self._cache)
         return snapshot
 
-    @reads
-    def observations(self, resource: str, log_pk: int, groups: Sequence[str]) -> Script[tuple[Observation, ...]]:
+    async def observations(self, resource: str, log_pk: int, groups: Sequence[str]) -> tuple[Observation, ...]:
         """Return the observations of some groups, with their sources and the ids of the observations that they merge."""
         check_ids(resource=resource)
+        # A reflection can have hundreds of lines.
+        return await in_slices(_observations(await self._observation_rows(resource, log_pk, groups)))
+
+    @reads
+    def _observation_rows(self, resource: str, log_pk: int, groups: Sequence[str]) -> Script[_ObservationRows]:
         if not groups or not (yield q.log_of(resource=resource, log_pk=log_pk)):
-            return ()
-        return (yield from reading_observations(log_pk, groups))
+            return (), (), ()
+        return (yield from _reading_observation_rows(log_pk, groups))
 
     async def plans(self, snapshot: Snapshot, *, since: date, before: date) -> tuple[Observation, ...]:
         """Return the plans for days from `since` to before `before` that have no known outcome, from the cache if possible."""
@@ -674,12 +679,32 @@ def observation_from_row(row: Row, sources: tuple[Source, ...] = (), merges: tup
 
 def reading_observations(log_pk: int, groups: Sequence[str]) -> Script[tuple[Observation, ...]]:
     """Return the observations of some groups in the order in which the groups were created."""
-    rows = yield q.group_observations(log_pk=log_pk, groups=groups)
-    sources = sources_by_line((yield q.observation_sources(log_pk=log_pk, groups=groups)))
-    merges: dict[str, tuple[str, ...]] = {}
-    for row in (yield q.observation_merges(log_pk=log_pk, groups=groups)):
-        merges[row.observation] = (*merges.get(row.observation, ()), row.merged)
-    return tuple(observation_from_row(row, sources.get(row.id, ()), merges.get(row.id, ())) for row in rows)
+    return at_once(_observations((yield from _reading_observation_rows(log_pk, groups))))
+
+
+_ObservationRows: TypeAlias = tuple[Sequence[Row], Sequence[Row], Sequence[Row]]
+"""The rows of observations, of their sources, and of the observations that they merge."""
+
+
+def _reading_observation_rows(log_pk: int, groups: Sequence[str]) -> Script[_ObservationRows]:
+    lines = yield q.group_observations(log_pk=log_pk, groups=groups)
+    sources = yield q.observation_sources(log_pk=log_pk, groups=groups)
+    return lines, sources, (yield q.observation_merges(log_pk=log_pk, groups=groups))
+
+
+def _observations(rows: _ObservationRows) -> Generator[None, None, tuple[Observation, ...]]:
+    """Return the observations of these rows, and yield after each."""
+    lines, from_, merged = rows
+    sources = sources_by_line(from_)
+    yield
+    merges: dict[str, list[str]] = {}
+    for row in merged:
+        merges.setdefault(row.observation, []).append(row.merged)
+    found: list[Observation] = []
+    for row in lines:
+        found.append(observation_from_row(row, sources.get(row.id, ()), tuple(merges.get(row.id, ()))))
+        yield
+    return tuple(found)
 
 
 def sources_by_line(rows: Sequence[Row]) -> dict[str, tuple[Source, ...]]:

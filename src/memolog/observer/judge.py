@@ -620,8 +620,8 @@ def cited_places(line: Observation) -> list[tuple[str, int]]:
 
 def judge_reflection(
     observations: Sequence[Observation], lines: Sequence[Observation], *, policy: Policy = "flag"
-) -> Judged:
-    """Return the lines of a reflector after comparing each with the lines that it merges.
+) -> Generator[None, None, Judged]:
+    """Return the lines of a reflector after comparing each with the lines that it merges. Yield after each line.
 
     `lines` are all lines that the reflector read. Words of a tool in any of them count as the tool's.
     """
@@ -629,6 +629,7 @@ def judge_reflection(
     all_text = Evidence("\n".join(map(line_text, lines)))
     voices = log_voices(lines)
     verdicts: list[_Verdict] = []
+    yield
     for observation in observations:
         roots = [by_id[name] for name in observation.merges if name in by_id] or list(lines)
         is_for_user = speaks_for_user(observation.text)
@@ -651,6 +652,7 @@ def judge_reflection(
         verdicts.append(
             _weighed(observation, trust, missing, is_backed=backed, is_for_user=is_for_user, is_doubtful=is_doubtful)
         )
+        yield
     return _applied(verdicts, policy)
 
 

@@ -7,27 +7,27 @@ line that says so replaces these messages. This happens inside the run that has 
 import asyncio
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from memolog.core.deadline import offload
-from memolog.core.message import Message, TextPart
+from memolog.core.deadline import at_once, in_slices, offload
+from memolog.core.message import Message, TextPart, has_many_parts
 from memolog.core.observation import KEPT
 from memolog.errors import MemologError
 from memolog.log.decide import closed_ends
 from memolog.log.runner import RunFault
 from memolog.log.state import weights_of
 from memolog.observer.drafts import Draft, FaultKind, Faults, HintsDraft, Parsed, ParsedReflection
-from memolog.observer.extractive.observer import observe
-from memolog.observer.extractive.reflector import reflect
+from memolog.observer.extractive.observer import observing
+from memolog.observer.extractive.reflector import reflecting
 from memolog.observer.extractors import take_extracts
 from memolog.observer.model import BudgetSpent, Model, ModelReply, ModelRequest, Purpose
 from memolog.observer.model_choice import ModelPair
 from memolog.observer.observations import gaps_of
-from memolog.observer.plausibility import checked, in_order, uncovered
+from memolog.observer.plausibility import checking, finding_uncovered, in_order
 from memolog.observer.prompt import (
     LEVELS,
     PROMPT_VERSION,
@@ -134,22 +134,22 @@ class EmbeddedObserver:
     async def observe(self, inputs: Sequence[ObserveInput], ask: Ask) -> list[Observed]:
         """Select and shorten sentences of the messages."""
         del ask
-        # A long span takes tens of milliseconds, so the work runs in a worker thread.
-        return await asyncio.to_thread(lambda: [_embedded(given) for given in inputs])
+        return [await in_slices(_embedded(given), apart=has_many_parts(given.messages)) for given in inputs]
 
     async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
         """Merge lines, and drop the least important ones."""
         del ask, most
-        parsed = await asyncio.to_thread(reflect, given, self._counter)
+        parsed = await in_slices(reflecting(given, self._counter))
         length = parsed.tokens(self._counter)
         if not 0 < length < size:
             raise RunFault("the log cannot be condensed without losing statements of users", cause="incompressible")
         return Reflected(parsed=parsed, version=_EXTRACTIVE)
 
 
-def _embedded(given: ObserveInput) -> Observed:
+def _embedded(given: ObserveInput) -> Generator[None, None, Observed]:
     live = [message for message in given.messages if message.state == "live"]
-    parsed = with_findings(observe(given), live, given.mode)
+    parsed = with_findings((yield from observing(given)), live, given.mode)
+    yield
     return Observed(parsed=parsed, shown=numbered(live), version=_EXTRACTIVE)
 
 
@@ -158,7 +158,7 @@ def readings_of(given: ObserveInput, messages: Sequence[Message]) -> dict[tuple[
 
     They replace a "yes" or "the second one" by its meaning. So a line with this meaning is recognised as the user's statement.
     """
-    observed = _embedded(replace(given, messages=tuple(messages), wanted=()))
+    observed = at_once(_embedded(replace(given, messages=tuple(messages), wanted=())))
     places = {shown.number: (shown.thread, shown.seq) for shown in observed.shown if shown.role == "user"}
     found: dict[tuple[str, int], str] = {}
     for draft in observed.parsed.observations:
@@ -170,14 +170,14 @@ def readings_of(given: ObserveInput, messages: Sequence[Message]) -> dict[tuple[
 
 def embedded_statements(given: ObserveInput, messages: Sequence[Message]) -> Observed:
     """Return the statements of users that the embedded observer finds, marked with its name."""
-    found = embedded_answer(given, messages)
+    found = at_once(embedded_answer(given, messages))
     stated = (replace(draft, parent=None) for draft in found.parsed.observations if draft.priority in KEPT)
     return replace(found, parsed=Parsed(observations=tuple(stated)))
 
 
-def embedded_answer(given: ObserveInput, messages: Sequence[Message]) -> Observed:
+def embedded_answer(given: ObserveInput, messages: Sequence[Message]) -> Generator[None, None, Observed]:
     """Observe messages with the embedded observer instead of a model, and mark the lines with the name of this observer."""
-    found = _embedded(replace(given, messages=tuple(messages), wanted=()))
+    found = yield from _embedded(replace(given, messages=tuple(messages), wanted=()))
     drafts = tuple(
         replace(draft, metadata={**draft.metadata, "observer": EmbeddedObserver.name})
         for draft in found.parsed.observations
@@ -214,7 +214,9 @@ class _ModelObserver:
         observed: list[Observed] = []
         for given in inputs:
             parsed = answers.get(threads[given.alias], Parsed())
-            parsed = await self._apart(given, checked, parsed, "", given, prompt, self._counter)
+            parsed = await in_slices(
+                checking(parsed, "", given, prompt, self._counter), apart=has_many_parts(given.messages)
+            )
             answer = Observed(parsed=parsed, shown=prompt.shown)
             if "cut_off" in parsed.faults:
                 # A later call observes this thread alone.
@@ -299,11 +301,13 @@ class _ModelObserver:
         start = in_zone(given.messages[0].created_at, given.zone)
         parse = partial(parse_observations, text, prompt.shown, base=start, is_cut_off=reply.is_cut_off)
         parsed = await self._apart(given, parse)
-        return reply, await self._apart(given, checked, parsed, text, given, prompt, self._counter), said
+        checked = checking(parsed, text, given, prompt, self._counter)
+        return reply, await in_slices(checked, apart=has_many_parts(given.messages)), said
 
     async def _completed(self, observed: Observed, given: ObserveInput, ask: Ask) -> Observed:
         """Add statements of users that are missing in an answer. Ask once more for them, then use the embedded observer."""
-        missing = await self._apart(given, uncovered, observed.parsed, given, observed.shown)
+        has_many = has_many_parts(given.messages)
+        missing = await in_slices(finding_uncovered(observed.parsed, given, observed.shown), apart=has_many)
         if not missing:
             return observed
         asked = replace(given, messages=missing, wanted=(), document=None)
@@ -317,9 +321,9 @@ class _ModelObserver:
         if failure(again) is None and again.observations:
             answer = replace(again, hints=HintsDraft())
             observed = _with_more(observed, Observed(parsed=answer, shown=prompt.shown))
-            missing = await self._apart(asked, uncovered, again, asked, prompt.shown)
+            missing = await in_slices(finding_uncovered(again, asked, prompt.shown), apart=has_many)
         if missing:
-            observed = _with_more(observed, await asyncio.to_thread(embedded_answer, given, missing))
+            observed = _with_more(observed, await in_slices(embedded_answer(given, missing), apart=has_many))
             observed.parsed.faults.note("uncovered", f"{len(missing)} messages")
         return observed
 
@@ -373,8 +377,7 @@ class _ModelObserver:
     async def _ask_for_lost(self, best: Reflected, given: ReflectInput, most: int, size: int, ask: Ask) -> Reflected:
         """Ask once more for details that `best` lost, and return the better answer. Raises RunFault if this answer is vague."""
         lines = given.observations
-        # Comparing many lines takes long, so a worker thread does it.
-        gaps = await asyncio.to_thread(gaps_of, best.parsed.lines, lines)
+        gaps = await in_slices(gaps_of(best.parsed.lines, lines))
         if not gaps:
             return best
         try:
@@ -388,7 +391,7 @@ class _ModelObserver:
         omitted = set(gaps.omitted)
         room = max(most, best.parsed.tokens(self._counter)) + sum(line.tokens for line in lines if line.id in omitted)
         if failure(answer.parsed) is None and 0 < length < size and (gaps.vague or length <= room):
-            found = await asyncio.to_thread(gaps_of, answer.parsed.lines, lines)
+            found = await in_slices(gaps_of(answer.parsed.lines, lines))
             if found.size < gaps.size:
                 gaps, best = found, answer
         if gaps.vague:
@@ -674,7 +677,7 @@ async def _joined(parts: Sequence[_Part], given: ObserveInput, attempt: int) -> 
             answers.append(_stand_in(messages, given))
         else:
             embedded += len(messages)
-            answers.append(await asyncio.to_thread(embedded_answer, given, messages))
+            answers.append(await in_slices(embedded_answer(given, messages), apart=has_many_parts(messages)))
     return DividedAnswer(observed=join_answers(answers), missing=missing, embedded=embedded, error=error)
 
 

@@ -21,11 +21,11 @@ The rules compare the old lines, which a reflector read, with the result lines, 
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
-from typing import Final
+from typing import Final, TypeAlias
 
 from memolog.core.cache import remembered
 from memolog.core.observation import KEPT, TRACES, Observation, Priority
@@ -131,12 +131,22 @@ class _Statement(_Text):
         self.share = _UNMERGED if self.denials or _is_caseless(self.text) else _MERGED
 
 
-def unsaid(lines: Sequence[Observation], result: Sequence[ResultLine]) -> tuple[Observation, ...]:
-    """Return the 🔴 and ✅ lines that no result line says or supersedes, in their order."""
-    statements = {line.id: _Statement(line) for line in lines if line.priority in KEPT and not is_bare_list(line.text)}
+def unsaid(
+    lines: Sequence[Observation], result: Sequence[ResultLine]
+) -> Generator[None, None, tuple[Observation, ...]]:
+    """Return the 🔴 and ✅ lines that no result line says or supersedes, in their order. Yield after each line."""
+    statements: dict[str, _Statement] = {}
+    for line in lines:
+        if line.priority in KEPT and not is_bare_list(line.text):
+            statements[line.id] = _Statement(line)
+            yield
     if not statements:
         return ()
-    words = {line.id: content_words(line_text(line)) for line in lines if not is_of_tool(line)}
+    words: dict[str, Sequence[str]] = {}
+    for line in lines:
+        if not is_of_tool(line):
+            words[line.id] = content_words(line_text(line))
+            yield
     # Result lines of lower priority do not count, because the next reflection could drop them.
     result = [new for new in result if new.priority in KEPT]
     merging: dict[str, list[ResultLine]] = {}
@@ -144,29 +154,37 @@ def unsaid(lines: Sequence[Observation], result: Sequence[ResultLine]) -> tuple[
         new.given = _Words([word for name in new.stands_for for word in words.get(name, ())])
         for name in new.stands_for:
             merging.setdefault(name, []).append(new)
+        yield
     places = {line.id: place for place, line in enumerate(lines)}
     index = _Index(result)
-    return tuple(
-        old.line
-        for name, old in statements.items()
-        if not any(_says(new, old, is_merged=True) for new in merging.get(name, ()))
-        and not any(_says(new, old, is_merged=False) for new in index.nearest(old.content))
-        and not any(_supersedes(new, old, statements, places) for new in merging.get(name, ()))
-    )
+    found: list[Observation] = []
+    for name, old in statements.items():
+        yield
+        if (
+            not any(_says(new, old, is_merged=True) for new in merging.get(name, ()))
+            and not any(_says(new, old, is_merged=False) for new in index.nearest(old.content))
+            and not any(_supersedes(new, old, statements, places) for new in merging.get(name, ()))
+        ):
+            found.append(old.line)
+    return tuple(found)
 
 
-def lost(lines: Sequence[Observation], result: Sequence[str]) -> tuple[str, ...]:
-    """Return the identifiers and names of old lines that no result text contains, the most valuable first."""
+def lost(lines: Sequence[Observation], result: Sequence[str]) -> Generator[None, None, tuple[str, ...]]:
+    """Return the identifiers and names of old lines that no result text contains, the most valuable first.
+
+    Yield after each line.
+    """
     found: dict[str, tuple[int, int, int]] = {}
-    for place, line, phrase, rank in _missing(lines, result):
+    for place, line, phrase, rank in (yield from _missing(lines, result)):
         key = (_BY_LINE[line.priority] + (rank // _VERBATIM) * _VERBATIM, rank % _VERBATIM, place)
         found[phrase] = min(found.get(phrase, key), key)
     return tuple(sorted(found, key=found.__getitem__))
 
 
-def lost_lines(lines: Sequence[Observation], result: Sequence[str]) -> tuple[Observation, ...]:
-    """Return the old lines with an identifier or name that no result text contains, in their order."""
-    gone = dict.fromkeys(line.id for _, line, _, _ in _missing(lines, result))
+def lost_lines(lines: Sequence[Observation], result: Sequence[str]) -> Generator[None, None, tuple[Observation, ...]]:
+    """Return the old lines with an identifier or name that no result text contains, in their order. Yield after each line."""
+    missing = yield from _missing(lines, result)
+    gone = dict.fromkeys(line.id for _, line, _, _ in missing)
     return tuple(line for line in lines if line.id in gone)
 
 
@@ -621,11 +639,17 @@ def _has_caseless(name: str, text: Evidence) -> bool:
 # ---------------------------------------------------------------- identifiers
 
 
-def _missing(lines: Sequence[Observation], result: Sequence[str]) -> Iterable[tuple[int, Observation, str, int]]:
-    """Yield each identifier or name that no result text contains: the index of its line, the line, its text and its rank."""
+_Missing: TypeAlias = tuple[int, Observation, str, int]
+"""An identifier or name that no result text contains: the index of its line, the line, its text and its rank."""
+
+
+def _missing(lines: Sequence[Observation], result: Sequence[str]) -> Generator[None, None, list[_Missing]]:
+    """Return the identifiers and names that no result text contains. Yield after each line."""
+    found: list[_Missing] = []
     whole = Evidence("\n".join(result))
     has_mention: dict[Mention, bool] = {}
     for place, line in enumerate(lines):
+        yield
         if is_bare_list(line.text):
             continue
         for text, extra in ((line.text, 0), (line.verbatim or "", _VERBATIM)):
@@ -634,7 +658,7 @@ def _missing(lines: Sequence[Observation], result: Sequence[str]) -> Iterable[tu
                     if mention not in has_mention:
                         has_mention[mention] = is_found(mention, (whole,))
                     if not has_mention[mention]:
-                        yield place, line, mention.phrase, _BY_KIND[mention.kind] + extra
-            for name in _caseless_names(text):
-                if not _has_caseless(name, whole):
-                    yield place, line, name, _BY_KIND["name"] + extra
+                        found.append((place, line, mention.phrase, _BY_KIND[mention.kind] + extra))
+            names = (name for name in _caseless_names(text) if not _has_caseless(name, whole))
+            found += [(place, line, name, _BY_KIND["name"] + extra) for name in names]
+    return found

@@ -198,8 +198,8 @@ def reflections_from(
     lines: Sequence[Observation],
     group: NewGroup,
     aliases: Mapping[str, str],
-) -> tuple[Observation, ...]:
-    """Return the observations of a reflection. Each has the sources of the observations that it merges.
+) -> Generator[None, None, tuple[Observation, ...]]:
+    """Return the observations of a reflection. Each has the sources of the observations that it merges. Yield after each.
 
     `aliases` maps each thread of a shared log to its short name. A text from one thread loses the short name at its beginning.
     """
@@ -228,6 +228,7 @@ def reflections_from(
                 metadata=_merged_fields(draft.metadata, merged),
             )
         )
+        yield
     return tuple(made)
 
 
@@ -335,8 +336,8 @@ class Guarded:
     """The ids of merged old lines with a name that the result does not contain. These lines count as dropped."""
 
 
-def gaps_of(drafts: Sequence[ReflectedDraft], lines: Sequence[Observation]) -> Gaps:
-    """Return the losses of an answer compared with the old lines."""
+def gaps_of(drafts: Sequence[ReflectedDraft], lines: Sequence[Observation]) -> Generator[None, None, Gaps]:
+    """Return the losses of an answer compared with the old lines. Yield after each line."""
     result: list[ResultLine] = []
     texts: list[str] = []
     for draft in drafts:
@@ -347,9 +348,11 @@ def gaps_of(drafts: Sequence[ReflectedDraft], lines: Sequence[Observation]) -> G
         if not is_bare_list(draft.text):
             priority = weight_of(draft.priority, merged)
             result.append(ResultLine(above + texts[-1], (line.id for line in merged), priority))
+    omitted = yield from unsaid(lines, result)
+    names = yield from lost(lines, [new.text for new in result])
     return Gaps(
-        omitted=tuple(line.id for line in unsaid(lines, result)),
-        names=lost(lines, [new.text for new in result]),
+        omitted=tuple(line.id for line in omitted),
+        names=names,
         vague=tuple(new.text for new in vague(lines, result)),
     )
 
@@ -398,21 +401,21 @@ def guarded(
     group: NewGroup,
     *,
     staying: Sequence[Observation] = (),
-) -> Guarded:
+) -> Generator[None, None, Guarded]:
     """Return the lines of a reflection, with a copy of every 🔴 and ✅ line that they lost, and without bare lists of names.
 
-    A line of the reflection that merges only lines copied in this way is dropped. `staying` are lines that were not shown to the
-    reflector. They are copied too, and do not count as lost.
+    Yield after each line. A line of the reflection that merges only lines copied in this way is dropped. `staying` are lines that
+    were not shown to the reflector. They are copied too, and do not count as lost.
     """
     new = [line for line in made if not is_bare_list(line.text)]
-    missing = unsaid(lines, _result_lines(new))
+    missing = yield from unsaid(lines, _result_lines(new))
     missing_ids = {line.id for line in missing}
     new = [line for line in new if not line.merges or not missing_ids.issuperset(line.merges)]
     kept = list(renumbered(made, new))
     kept += _carried([*missing, *staying], group, after=len(kept))
     others = [line for line in lines if line.id not in missing_ids]
     merged = {name for line in kept for name in line.merges}
-    without_names = lost_lines(others, [_words(line) for line in kept])
+    without_names = yield from lost_lines(others, [_words(line) for line in kept])
     return Guarded(
         observations=tuple(kept),
         carried=len(missing),
@@ -462,14 +465,18 @@ def unchanged(lines: Sequence[Observation], group: NewGroup) -> Guarded:
     return Guarded(observations=tuple(_carried(lines, group, after=0)), carried=len(lines), omitted=())
 
 
-def archived(kept: Guarded, limit: int, group: NewGroup) -> Guarded:
+def archived(kept: Guarded, limit: int, group: NewGroup) -> Generator[None, None, Guarded]:
     """Archive the oldest 🔴 and ✅ lines if all 🔴 and ✅ lines together exceed `limit` tokens.
 
     One line for each subject replaces the archived lines and contains their number and days. Nothing is lost: search finds
-    the archived lines, recall returns their messages, and `restore` returns them to the log.
+    the archived lines, recall returns their messages, and `restore` returns them to the log. Yield after each line.
     """
     lines = kept.observations
-    size = sum(_weight(line, group.counter) for line in lines if line.priority in KEPT)
+    size = 0
+    for line in lines:
+        if line.priority in KEPT:
+            size += _weight(line, group.counter)
+            yield
     if size <= limit:
         return kept
     over = size - round(_ROOM * limit)
@@ -482,10 +489,11 @@ def archived(kept: Guarded, limit: int, group: NewGroup) -> Guarded:
         over -= _weight(leaving[-1], group.counter)
     gone = earlier_ids | {line.id for line in leaving}
     rest = renumbered(lines, [line for line in lines if line.id not in gone])
-    archive = [
-        _archive_line(subject, found, earlier, len(rest) + number, group)
-        for number, (subject, found) in enumerate(_by_subject(leaving, earlier).items(), start=1)
-    ]
+    subjects = yield from _by_subject(leaving, earlier)
+    archive: list[Observation] = []
+    for number, (subject, found) in enumerate(subjects.items(), start=1):
+        archive.append(_archive_line(subject, found, earlier, len(rest) + number, group))
+        yield
     return replace(kept, observations=(*rest, *archive))
 
 
@@ -497,10 +505,15 @@ def _age(line: Observation) -> tuple[bool, datetime, int]:
     return line.said_at is None, line.said_at or datetime.min.replace(tzinfo=UTC), line.ordinal
 
 
-def _by_subject(lines: Sequence[Observation], earlier: Sequence[Observation]) -> dict[str, list[Observation]]:
+def _by_subject(
+    lines: Sequence[Observation], earlier: Sequence[Observation]
+) -> Generator[None, None, dict[str, list[Observation]]]:
     """Return the lines by subject: a subject of the existing archive, a word that several lines share, or "other things"."""
     found: dict[str, list[Observation]] = {str(line.metadata[_SUBJECT]): [] for line in earlier}
-    words = {line.id: content_words(line.text) for line in lines}
+    words: dict[str, Sequence[str]] = {}
+    for line in lines:
+        words[line.id] = content_words(line.text)
+        yield
     counts = Counter(word for several in words.values() for word in several)
     for line in lines:
         shared = [word for word in words[line.id] if counts[word] > 1 or word in found]

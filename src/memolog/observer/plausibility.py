@@ -4,7 +4,7 @@ The functions drop lines and hints that only repeat the prompt or the log, and f
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import cached_property
@@ -17,7 +17,7 @@ from memolog.core.message import Message
 from memolog.core.observation import KEPT
 from memolog.observer.drafts import Draft, Faults, HintsDraft, Parsed, selected
 from memolog.observer.evidence import Evidence, is_english, joined, source_text, support
-from memolog.observer.extractive.observer import observe
+from memolog.observer.extractive.observer import observing
 from memolog.observer.judge import line_text
 from memolog.observer.prompt import ObserveInput, Prompt
 from memolog.observer.transcript import Shown, said_in_zone
@@ -78,8 +78,10 @@ def _without(text: str, opening: re.Pattern[str]) -> str:
     return "".join([*kept, text[at:]])
 
 
-def checked(parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, counter: TokenCounter) -> Parsed:
-    """Return the usable lines and hints of a reply, with a fault for each kind of text that was dropped.
+def checking(
+    parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, counter: TokenCounter
+) -> Generator[None, None, Parsed]:
+    """Return the usable lines and hints of a reply, with a fault for each kind of text that was dropped. Yield after each line.
 
     A reply without usable lines is a failure, unless the log already contains all of its lines.
     """
@@ -87,10 +89,12 @@ def checked(parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, cou
     if faults.has_fatal:
         return parsed
     said = joined(map(source_text, given.messages))
+    yield
     echoes = _Echoes(prompt, said)
     hints = _checked_hints(parsed.hints, given, echoes, faults)
     if parsed.nothing:
         return replace(parsed, hints=hints, faults=faults)
+    yield
     if echoes.are_most_of(reply):
         faults.note("echo", reply)
         faults.note("empty", "the reply repeats the prompt")
@@ -100,27 +104,27 @@ def checked(parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, cou
     if size > max(_MOST_TIMES * span, _LEAST_ROOM):
         faults.note("too_large", f"over {_MOST_TIMES} times as long as the messages")
         return Parsed(faults=faults)
-    kept, known = _checked_lines(parsed, given, prompt, echoes, said, faults)
+    kept, known = yield from _checking_lines(parsed, given, prompt, echoes, said, faults)
     if parsed.observations and not kept and not known:
         faults.note("empty", "the reply contains nothing new about these messages")
     nothing = bool(known) and not kept
     return Parsed(observations=kept, hints=hints, faults=faults, nothing=nothing, known=known)
 
 
-def _checked_lines(
+def _checking_lines(
     parsed: Parsed, given: ObserveInput, prompt: Prompt, echoes: "_Echoes", said: Evidence, faults: Faults
-) -> tuple[tuple[Draft, ...], tuple[Draft, ...]]:
+) -> Generator[None, None, tuple[tuple[Draft, ...], tuple[Draft, ...]]]:
     """Return the usable lines, and the lines that the log already has from the same day.
 
     A statement with citations that shares no word with the messages may be a paraphrase. It is usable if enough other lines
     share words with the messages. `judge` marks it later.
     """
     numbered = dict(_numbered(given, prompt.shown))
-    days = _days_by_line(parsed, given)
-    is_said = [
-        bool(found) and _is_said_again(draft, _cited(draft, numbered) or said)
-        for draft, found in zip(parsed.observations, days, strict=True)
-    ]
+    days = yield from _days_by_line(parsed, given)
+    is_said: list[bool] = []
+    for draft, found in zip(parsed.observations, days, strict=True):
+        is_said.append(bool(found) and _is_said_again(draft, _cited(draft, numbered) or said))
+        yield
     # A line with fewer than two content words counts as a copy only if the reply copies a longer line too.
     is_long = [len(content_words(draft.text)) >= _FEW_WORDS for draft in parsed.observations]
     copies = any(long and found and not again for long, found, again in zip(is_long, days, is_said, strict=True))
@@ -128,6 +132,7 @@ def _checked_lines(
     doubtful: list[int] = []
     known: list[Draft] = []
     for place, draft in enumerate(parsed.observations):
+        yield
         is_echo = echoes.has(draft.text, _LINE_WORDS) and support(draft.text, said) < _SUPPORTED
         if is_echo or echoes.is_shell(draft.text):
             faults.note("echo", draft.text)
@@ -146,14 +151,21 @@ def _checked_lines(
         else:
             # The user made the same statement again on another day.
             kept.append(place)
-    # Most replies have no doubtful line.
-    supported = sum(support(parsed.observations[place].text, said) > 0 for place in kept) if doubtful else 0
-    if len(doubtful) <= _MOST_DOUBTFUL * supported:
-        kept = sorted((*kept, *doubtful))
-    else:
-        for place in doubtful:
-            faults.note("unfounded", parsed.observations[place].text)
+    if doubtful:
+        kept = _with_doubtful(kept, doubtful, parsed.observations, said, faults)
     return selected(parsed.observations, kept), tuple(known)
+
+
+def _with_doubtful(
+    kept: Sequence[int], doubtful: Sequence[int], drafts: Sequence[Draft], said: Evidence, faults: Faults
+) -> list[int]:
+    """Return the places of the usable lines with the doubtful ones, or without them if too few lines have support."""
+    supported = sum(support(drafts[place].text, said) > 0 for place in kept)
+    if len(doubtful) <= _MOST_DOUBTFUL * supported:
+        return sorted((*kept, *doubtful))
+    for place in doubtful:
+        faults.note("unfounded", drafts[place].text)
+    return list(kept)
 
 
 def _cited(draft: Draft, numbered: Mapping[int | None, Message]) -> Evidence | None:
@@ -267,17 +279,21 @@ def _words_of(text: str) -> tuple[frozenset[str], frozenset[str]]:
     return words, frozenset(word for word in words if any(map(str.isdigit, word)))
 
 
-def _days_by_line(parsed: Parsed, given: ObserveInput) -> list[frozenset[date | None]]:
+def _days_by_line(parsed: Parsed, given: ObserveInput) -> Generator[None, None, list[frozenset[date | None]]]:
     """Return for each line of a reply the days on which the log has nearly the same line with the same numbers."""
-    drafts = [_words_of(draft.text) for draft in parsed.observations]
+    drafts: list[tuple[frozenset[str], frozenset[str]]] = []
     by_word: dict[str, list[int]] = {}
-    for place, (words, _) in enumerate(drafts):
+    for place, draft in enumerate(parsed.observations):
+        drafts.append(_words_of(draft.text))
+        words, _ = drafts[-1]
         # If a line of the log is alike, it has at least one of so many words of this line. Long words are in few lines.
         for word in sorted(words, key=len, reverse=True)[: len(words) - ceil(_ALIKE * len(words)) + 1] or ("",):
             by_word.setdefault(word, []).append(place)
+        yield
     telling = frozenset(by_word)
     days: list[set[date | None]] = [set() for _ in drafts]
     for line in given.lines:
+        yield
         if line.state != "active":
             continue
         others, of_line = _words_of(line.text)
@@ -306,8 +322,10 @@ def _numbered(given: ObserveInput, shown: Sequence[Shown]) -> list[tuple[int | N
     return [(numbers.pop() if numbers else None, message) for numbers, message in found]
 
 
-def uncovered(parsed: Parsed, given: ObserveInput, shown: Sequence[Shown]) -> tuple[Message, ...]:
-    """Return the messages with a statement of a user that no line covers.
+def finding_uncovered(
+    parsed: Parsed, given: ObserveInput, shown: Sequence[Shown]
+) -> Generator[None, None, tuple[Message, ...]]:
+    """Return the messages with a statement of a user that no line covers. Yield after each message.
 
     A line with citations covers a cited message if the two share a word or a number, or if lines and messages are in different
     languages. A line without citations covers a message if it contains at least half of the words of the message.
@@ -325,13 +343,13 @@ def uncovered(parsed: Parsed, given: ObserveInput, shown: Sequence[Shown]) -> tu
             return True
         return any(support(text, line) >= _SUPPORTED for line in loose)
 
-    doubtful = [
-        (number, message)
-        for number, message in _numbered(given, shown)
-        if message.role == "user" and not is_covered(number, source_text(message))
-    ]
+    doubtful: list[tuple[int | None, Message]] = []
+    for number, message in _numbered(given, shown):
+        if message.role == "user" and not is_covered(number, source_text(message)):
+            doubtful.append((number, message))
+        yield
     # Most replies cover every message, and finding the statements takes much longer.
-    stated = _stating(given) if doubtful else ()
+    stated = (yield from _stating(given)) if doubtful else ()
     if not stated:
         return ()
     is_foreign = _are_in_other_languages("\n".join(map(line_text, lines)), "\n".join(map(source_text, stated)))
@@ -345,13 +363,13 @@ def _are_in_other_languages(lines: str, said: str) -> bool:
     return {is_english(Evidence(lines)), is_english(Evidence(said))} == {True, False}
 
 
-def _stating(given: ObserveInput) -> list[Message]:
+def _stating(given: ObserveInput) -> Generator[None, None, list[Message]]:
     """Return the messages of users in which the embedded observer finds a statement."""
     live = [message for message in given.messages if message.state == "live"]
     if not any(message.role == "user" for message in live):
         return []
-    found = observe(replace(given, messages=tuple(live), wanted=())).observations
-    numbers = {number for draft in found if draft.priority == "high" for number in draft.cites}
+    found = yield from observing(replace(given, messages=tuple(live), wanted=()))
+    numbers = {number for draft in found.observations if draft.priority == "high" for number in draft.cites}
     texts = ((message, source_text(message)) for message in (live[number - 1] for number in sorted(numbers)))
     return [
         message

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from memolog.core.cache import Cache
 from memolog.core.config import Config
@@ -82,9 +82,6 @@ from memolog.working_memory.schema import template
 
 if TYPE_CHECKING:
     from memolog.store import Store
-
-
-T = TypeVar("T")
 
 
 async def spent_of(store: "Store", resource: str, thread: str | None, config: Config) -> float:
@@ -174,8 +171,6 @@ def _sum(one: Usage | None, other: Usage) -> Usage:
 
 
 _SUMMED: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost")
-_LONG_TOKENS: Final = 20_000  # a worker thread checks the answer about a longer span
-_TOKENS_A_MESSAGE: Final = 100  # added for each message, because short messages take time too
 # The call of a tool result is searched in at most this many messages before the span.
 _LOOKED_BACK: Final = 200
 _ANSWERED: Final = 6
@@ -465,12 +460,12 @@ class RunExecutor:
 
         If all lines of the answer are dropped, the embedded observer observes the messages.
         """
-        is_long = sum(message.tokens + _TOKENS_A_MESSAGE for message in task.messages) > _LONG_TOKENS
-        outcome = await _run(self._outcome(task, answer), is_long=is_long)
+        has_many = has_many_parts(task.messages)
+        outcome = await in_slices(self._outcome(task, answer), apart=has_many)
         if answer.parsed.observations and outcome.result and not outcome.result.observations:
-            embedded = await asyncio.to_thread(embedded_answer, task.given, task.messages_of(answer))
+            embedded = await in_slices(embedded_answer(task.given, task.messages_of(answer)), apart=has_many)
             answer = replace(embedded, said=answer.said, last_seq=answer.last_seq)
-            again = await _run(self._outcome(task, answer), is_long=is_long)
+            again = await in_slices(self._outcome(task, answer), apart=has_many)
             outcome = replace(again, faults=(*outcome.faults, *again.faults, "stood_in"))
         if outcome.result is None or not self._extractors:
             return outcome
@@ -606,10 +601,7 @@ class RunExecutor:
                 raise
             # The lines cannot be condensed further. Those that do not fit in the log are archived.
             answer = Reflected(parsed=ParsedReflection(), version="archive")
-        # Comparing many lines takes long, so a worker thread does it.
-        group, kept, faults = await asyncio.to_thread(
-            self._kept, given, staying, answer, config, work.run.inputs.get("room")
-        )
+        group, kept, faults = await in_slices(self._kept(given, staying, answer, config, work.run.inputs.get("room")))
         length = sum(observation.tokens for observation in kept.observations)
         if not 0 < length < size:
             raise RunFault(
@@ -666,23 +658,25 @@ class RunExecutor:
         answer: Reflected,
         config: Config,
         room: int | None,
-    ) -> tuple[str, Guarded, tuple[str, ...]]:
+    ) -> Generator[None, None, tuple[str, Guarded, tuple[str, ...]]]:
         """Return the id of the new group, its lines after the loss guard and the archive, and the faults."""
         parsed, lines = answer.parsed, given.observations
         limit = config.reflect_at if room is None else room
         group = self._new_group(redactor_for(config))
         if not parsed.lines:
-            return group.id, archived(unchanged([*lines, *staying], group), limit, group), ()
-        drafted = reflections_from(parsed, lines, group, given.aliases)
-        judged = judge_reflection(drafted, lines, policy=config.grounding)
-        kept = guarded(judged.observations, lines, group, staying=staying)
+            copied = unchanged([*lines, *staying], group)
+            yield
+            return group.id, (yield from archived(copied, limit, group)), ()
+        drafted = yield from reflections_from(parsed, lines, group, given.aliases)
+        judged = yield from judge_reflection(drafted, lines, policy=config.grounding)
+        kept = yield from guarded(judged.observations, lines, group, staying=staying)
         faults = (
             *parsed.faults.kinds,
             *judged.faults,
             *(("carried_over",) if kept.carried else ()),
             *(("lost",) if kept.omitted else ()),
         )
-        return group.id, archived(kept, limit, group), faults
+        return group.id, (yield from archived(kept, limit, group)), faults
 
     async def _hints_before(self, resource: str, work: StoredRun) -> dict[str, Hints]:
         """Return the hints of the log's threads by thread, without hints that changed since the run was created."""
@@ -714,14 +708,9 @@ def embedded_lines(
         voice=config.voice,
         zone=_zone(messages),
     )
-    found = embedded_answer(given, given.messages)
+    found = at_once(embedded_answer(given, given.messages))
     new = NewGroup(id=group, new_id=new_id, counter=counter, redactor=redactor)
     return observations_from(found.parsed, given.messages, found.shown, thread, new, config.mode)
-
-
-async def _run(work: Generator[None, None, T], *, is_long: bool) -> T:
-    """Run a generator in slices, or in a worker thread if it takes long."""
-    return await asyncio.to_thread(at_once, work) if is_long else await in_slices(work)
 
 
 def _results_without_calls(messages: Sequence[Message]) -> set[PartPlace]:

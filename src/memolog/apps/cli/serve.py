@@ -118,8 +118,17 @@ async def mcp(
             _log.info("The memory is served at %s", door.address)
         else:
             console(to_stderr=True).print(styled(f"The memory of {whose} is served at {door.address}"), soft_wrap=True)
+        _freeze()
         await serve_http(served, door)
     return Answer(data=None, is_printed=True)
+
+
+def _freeze() -> None:
+    """Exclude what is imported from garbage collections. A full collection would hold all requests for tens of milliseconds."""
+    import gc
+
+    gc.collect()
+    gc.freeze()
 
 
 async def _serve_streams(served: "Served") -> None:
@@ -263,6 +272,7 @@ async def proxy(
             print_json(data)
         else:
             show(fields(_addresses(listening.url, settings)))
+        _freeze()
         with suppress(TimeoutError):
             # Handle SIGTERM like Ctrl-C, so that open requests are saved.
             await asyncio.wait_for(caught(signal.SIGTERM).get(), seconds)

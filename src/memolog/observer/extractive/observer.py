@@ -6,11 +6,13 @@ user sentence with a clear subject.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from itertools import chain
 from typing import Final
 
+from memolog.core.deadline import at_once
 from memolog.core.message import FilePart, Message, ToolCallPart, ToolResultPart
 from memolog.core.observation import Priority
 from memolog.core.thread import Hints
@@ -47,8 +49,8 @@ from memolog.observer.extractive.statements import (
     subject_of,
     without_request,
 )
-from memolog.observer.extractive.tool_calls import Line, error_of, files_in, tool_lines_of
-from memolog.observer.extractive.utterances import Kept, Utterance, kept_of
+from memolog.observer.extractive.tool_calls import Line, error_of, files_in, making_tool_lines
+from memolog.observer.extractive.utterances import Kept, Utterance, keeping
 from memolog.observer.prompt import ObserveInput
 from memolog.observer.transcript import in_zone
 from memolog.text.cut import cut
@@ -132,13 +134,20 @@ def observe(given: ObserveInput) -> Parsed:
 
     The function is deterministic, calls no model and never raises.
     """
+    return at_once(observing(given))
+
+
+def observing(given: ObserveInput) -> Generator[None, None, Parsed]:
+    """Return what `observe` returns, and yield after each message or sentence."""
     live = [message for message in given.messages if message.state == "live"]
-    utterances = {
-        number: utterance for number, message in enumerate(live, 1) if (utterance := _utterance(number, message))
-    }
-    tool_lines = tool_lines_of(live)
-    kept = kept_of(list(utterances.values()), given.previous, given.mode, _room(live, tool_lines))
-    talk = _conversation_before(given)
+    utterances: dict[int, Utterance] = {}
+    for number, message in enumerate(live, 1):
+        if utterance := _utterance(number, message):
+            utterances[number] = utterance
+            yield
+    tool_lines = yield from making_tool_lines(live)
+    kept = yield from keeping(list(utterances.values()), given.previous, given.mode, _room(live, tool_lines))
+    talk = yield from _conversation_before(given)
     drafts: list[Draft] = []
     root: int | None = None
     for number, message in enumerate(live, 1):
@@ -147,7 +156,7 @@ def observe(given: ObserveInput) -> Parsed:
             root = None
         day = in_zone(message.created_at, given.zone).date()
         source = _Source(number, message, day, kept.get(number, Kept()))
-        for line in (*_lines(source, utterance, talk), *tool_lines.get(number, ())):
+        for line in chain(_lines(source, utterance, talk), tool_lines.get(number, ())):
             if line.is_root or root is None:
                 root = len(drafts)
             drafts.append(
@@ -162,19 +171,22 @@ def observe(given: ObserveInput) -> Parsed:
                     files=line.files,
                 )
             )
+            yield
         if utterance:
             _record(talk, utterance)
-    hints = _hints_of(list(utterances.values()), live, given.hints)
+            yield
+    hints = yield from _hints_of(list(utterances.values()), live, given.hints)
     return Parsed(observations=tuple(drafts), hints=hints, nothing=not drafts)
 
 
-def _conversation_before(given: ObserveInput) -> _Conversation:
+def _conversation_before(given: ObserveInput) -> Generator[None, None, _Conversation]:
     talk = _Conversation(given.previous)
     if given.before and any(message.seq == given.before[-1].seq + 1 for message in given.messages):
         before = messages_without_secrets(given.before, given.redactor)
         for number, message in enumerate(before, 1 - len(before)):
             if message.state == "live" and (utterance := _utterance(number, message)):
                 _record(talk, utterance)
+                yield
     return talk
 
 
@@ -502,12 +514,20 @@ _MIN_TITLE: Final = 12
 _SCANNED: Final = 20_000  # characters of a message that are read
 
 
-def _hints_of(utterances: Sequence[Utterance], messages: Sequence[Message], known: Hints) -> HintsDraft:
+def _hints_of(
+    utterances: Sequence[Utterance], messages: Sequence[Message], known: Hints
+) -> Generator[None, None, HintsDraft]:
     user = [utterance for utterance in utterances if utterance.is_user]
-    asked = next((utterance for utterance in reversed(user) if _request(utterance)), None)
-    task = short_line(_request(asked) or "", _MAX_TASK) if asked else known.current_task
+    asked, task = None, known.current_task
+    for utterance in reversed(user):
+        request = _request(utterance)
+        yield
+        if request:
+            asked, task = utterance, short_line(request, _MAX_TASK)
+            break
     since = [utterance for utterance in utterances if asked is None or utterance.number > asked.number]
     title = None if known.title else _title(user)
+    yield
     if task and _is_over(task, since, is_old=asked is None):
         return HintsDraft(current_task="", title=title)
     if asked is None:

@@ -6,17 +6,18 @@ that it replaces.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from memolog.core.deadline import at_once
 from memolog.core.observation import KEPT, TRACES, Observation, Priority
 from memolog.observer.drafts import ParsedReflection, ReflectedDraft
 from memolog.observer.extractive.sentences import (
     Candidate,
     Entry,
     Listing,
-    choose,
+    choosing,
     is_name,
     listing_lines,
     read_listing,
@@ -113,29 +114,41 @@ def reflect(given: ReflectInput, counter: TokenCounter) -> ParsedReflection:
     User statements and finished work are kept even if they exceed the target. For an input that is not empty, the result is not
     empty and not larger than the input. The function is deterministic.
     """
+    return at_once(reflecting(given, counter))
+
+
+def reflecting(given: ReflectInput, counter: TokenCounter) -> Generator[None, None, ParsedReflection]:
+    """Return what `reflect` returns, and yield after each line."""
     if not given.observations:
         return ParsedReflection()
-    before = [_entry(index, observation) for index, observation in enumerate(given.observations)]
+    before: list[_Entry] = []
+    for index, observation in enumerate(given.observations):
+        before.append(_entry(index, observation))
+        yield
     size = sum(counter.count(entry.observation.text) for entry in before)
     characters = sum(len(entry.observation.text) for entry in before)
     level = _LEVELS[min(max(given.level, 0), len(_LEVELS) - 1)]
     target = max(min(given.target_tokens, int(size * level) if given.level else given.target_tokens), 1)
-    entries = _unique(before)
+    yield
+    entries = yield from _unique(before)
+    yield
     if sum(counter.count(entry.observation.text) for entry in entries) <= target:
-        return _reflection(given, entries, {entry.index: set(range(len(entry.units))) for entry in entries})
-    _supersede(entries)
+        return (yield from _reflection(given, entries, {one.index: set(range(len(one.units))) for one in entries}))
+    yield from _supersede(entries)
     _refer(entries)
+    yield
     floor = min(_FLOOR, characters * _FLOOR_SHARE)
     per_token = characters / max(size, 1)
-    best = _condensed(given, entries, target * per_token, counter, max(target, int(floor / per_token)))
+    limit = max(target, int(floor / per_token))
+    best = yield from _condensed(given, entries, target * per_token, counter, limit)
     if not best.lines or best.tokens(counter) > size:
-        return _unchanged(given, before)
+        return (yield from _unchanged(given, before))
     return best
 
 
 def _condensed(
     given: ReflectInput, entries: Sequence[_Entry], characters: float, counter: TokenCounter, limit: int
-) -> ParsedReflection:
+) -> Generator[None, None, ParsedReflection]:
     """Return a reflection of about `limit` tokens. Lines that must stay can make it larger."""
     units = [(entry, place) for entry in entries if not entry.stays for place in range(len(entry.units))]
     candidates, starts = list[Candidate](), dict[int, int]()
@@ -146,17 +159,20 @@ def _condensed(
         candidates.append(candidate._replace(needs=needs))
     staying = [entry for entry in entries if entry.stays]
     spent = sum(len(entry.lead) + len(_words(entry)) + _LINE for entry in staying)
-    known = {word for entry in staying for word in weights_of(_words(entry))}
+    known: set[str] = set()
+    for entry in staying:
+        known.update(weights_of(_words(entry)))
+        yield
     per_token = characters / max(given.target_tokens, 1)
     reflection = ParsedReflection()
     characters = max(characters, limit * per_token)
     for _ in range(_TRIES):
-        chosen, _ = choose(candidates, characters - spent, set(known))
+        chosen, _ = yield from choosing(candidates, characters - spent, set(known))
         places: dict[int, set[int]] = {entry.index: set(range(len(entry.units))) for entry in staying}
         for index in chosen:
             entry, place = units[index]
             places.setdefault(entry.index, set()).add(place)
-        reflection = _reflection(given, entries, places)
+        reflection = yield from _reflection(given, entries, places)
         over = reflection.tokens(counter) - limit
         if over <= 0 or not chosen:
             break
@@ -209,7 +225,7 @@ def _items(place: int, listing: Listing, first: int) -> list[_Unit]:
     return units
 
 
-def _unique(entries: Sequence[_Entry]) -> list[_Entry]:
+def _unique(entries: Sequence[_Entry]) -> Generator[None, None, list[_Entry]]:
     """Return the lines without repetition: of several equal lines only the newest, and lines about changed files joined.
 
     Lines that only list omitted names (TRACES) are left out.
@@ -224,8 +240,9 @@ def _unique(entries: Sequence[_Entry]) -> list[_Entry]:
             last.merges += entry.merges
         elif not entry.observation.text.startswith(TRACES):
             stay.append(entry)
+    yield
     stay = _joined_changes(stay or [entries[-1]])
-    _weigh(stay)
+    yield from _weigh(stay)
     return stay
 
 
@@ -254,11 +271,12 @@ def _joined_changes(entries: Sequence[_Entry]) -> list[_Entry]:
     return stay[::-1]
 
 
-def _weigh(entries: Sequence[_Entry]) -> None:
+def _weigh(entries: Sequence[_Entry]) -> Generator[None]:
     """Set the factor of every unit from its kind, its age, and whether a later line makes it obsolete."""
     later: set[str] = set()
     answered = {(entry.observation.group, entry.observation.parent) for entry in entries}
     for entry in reversed(entries):
+        yield
         observation = entry.observation
         age = _OLDEST + (_NEWEST - _OLDEST) * (entry.index + 1) / max(entries[-1].index + 1, 1)
         factor = _FACTORS[observation.priority] * age
@@ -291,7 +309,7 @@ def _words(entry: _Entry) -> str:
 # ---------------------------------------------------------------- replaced statements
 
 
-def _supersede(entries: Sequence[_Entry]) -> None:
+def _supersede(entries: Sequence[_Entry]) -> Generator[None]:
     """Move statements into the newer statements that replace them, and delete small talk."""
     statements = [entry for entry in entries if entry.observation.priority == "high" and not entry.observation.verbatim]
     places: dict[str, list[int]] = {}
@@ -300,7 +318,9 @@ def _supersede(entries: Sequence[_Entry]) -> None:
             entry.sentences[:] = [one for one in entry.sentences if not is_filler(one)] or entry.sentences
         for word in {word for sentence in entry.sentences for word in _telling(sentence)}:
             places.setdefault(word, []).append(place)
+        yield
     for place, entry in enumerate(statements):
+        yield
         gone = " ".join(filter(None, map(replaced_in, entry.sentences)))
         if not gone:
             continue
@@ -350,7 +370,9 @@ def _telling(sentence: str) -> set[str]:
 # ---------------------------------------------------------------- reflections
 
 
-def _reflection(given: ReflectInput, entries: Sequence[_Entry], chosen: Mapping[int, set[int]]) -> ParsedReflection:
+def _reflection(
+    given: ReflectInput, entries: Sequence[_Entry], chosen: Mapping[int, set[int]]
+) -> Generator[None, None, ParsedReflection]:
     lines: list[ReflectedDraft] = []
     places: dict[tuple[str, int], int] = {}
     for entry in entries:
@@ -365,6 +387,7 @@ def _reflection(given: ReflectInput, entries: Sequence[_Entry], chosen: Mapping[
             else:
                 lines.append(draft)
             places.setdefault((observation.group, observation.ordinal), len(lines) - 1)
+        yield
     return ParsedReflection(lines=tuple(lines))
 
 
@@ -428,7 +451,7 @@ def _draft(given: ReflectInput, entry: _Entry, text: str, parent: int | None) ->
     )
 
 
-def _unchanged(given: ReflectInput, entries: Sequence[_Entry]) -> ParsedReflection:
+def _unchanged(given: ReflectInput, entries: Sequence[_Entry]) -> Generator[None, None, ParsedReflection]:
     places: dict[tuple[str, int | None], int] = {
         (entry.observation.group, entry.observation.ordinal): place for place, entry in enumerate(entries)
     }
@@ -438,4 +461,5 @@ def _unchanged(given: ReflectInput, entries: Sequence[_Entry]) -> ParsedReflecti
         parent = places.get((observation.group, observation.parent), place)
         draft = _draft(given, entry, short_line(observation.text, _LONGEST), parent if parent < place else None)
         lines.append(replace(draft, merges=(f"o{entry.index + 1}",), files=observation.files))
+        yield
     return ParsedReflection(lines=tuple(lines))

@@ -7,7 +7,7 @@ list items.
 
 import heapq
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -107,10 +107,10 @@ class Candidate(NamedTuple):
     """The cost of the topic of a list or the beginning of a line. Only the first chosen candidate of a group pays it."""
 
 
-def choose(
+def choosing(
     candidates: Sequence[Candidate], budget: float, known: set[str], before: Collection[int] = frozenset()
-) -> tuple[set[int], float]:
-    """Return the indices of the candidates to keep within a budget, and the rest of the budget.
+) -> Generator[None, None, tuple[set[int], float]]:
+    """Return the indices of the candidates to keep within a budget, and the rest of the budget. Yield after each step.
 
     Each step chooses the candidate whose new words have the highest weight for its cost. The words of chosen candidates are added
     to `known`. Candidates in `before` were chosen earlier. They are not chosen again, and the openings of their groups are paid.
@@ -126,9 +126,11 @@ def choose(
             waiting.setdefault(candidate.needs, []).append(index)
         elif index not in before:
             heap.append((-_worth(candidate, known, opened), index))
+        yield
     heapq.heapify(heap)
     chosen: set[int] = set()
     while heap and budget > 0:
+        yield
         worth, index = heapq.heappop(heap)
         candidate = candidates[index]
         cost = candidate.cost + (0 if candidate.group in opened else candidate.opening)

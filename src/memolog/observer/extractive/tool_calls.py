@@ -4,7 +4,7 @@ Consecutive calls of the same kind are joined into one line. Results of Memolog'
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final, NamedTuple, cast
@@ -13,7 +13,7 @@ from memolog.core.exact_json import JsonValue, dumps
 from memolog.core.message import Message, TextPart, ToolCallPart, ToolResultPart
 from memolog.core.observation import Priority
 from memolog.core.pairs import part_at, results_of_calls
-from memolog.observer.extractive.sentences import Candidate, choose, pieces_of, weights_of
+from memolog.observer.extractive.sentences import Candidate, Piece, choosing, pieces_of, weights_of
 from memolog.observer.transcript import parsed, texts_of_parts
 from memolog.text.escape import clean, short_line
 from memolog.text.lookalikes import quoted_label
@@ -73,10 +73,10 @@ _VERBS: Final = (
 )
 
 
-def tool_lines_of(messages: Sequence[Message]) -> Mapping[int, Sequence[Line]]:
-    """Return the lines about tool calls, by the number of the message with the call."""
+def making_tool_lines(messages: Sequence[Message]) -> Generator[None, None, Mapping[int, Sequence[Line]]]:
+    """Return the lines about tool calls, by the number of the message with the call. Yield after each line."""
     found: list[_ToolLine] = []
-    for tool_line in _tool_lines(messages):
+    for tool_line in (yield from _tool_lines(messages)):
         if found and _can_join(found[-1], tool_line, messages):
             found[-1] = _joined(found[-1], tool_line)
         else:
@@ -108,24 +108,30 @@ def _joined(last: _ToolLine, tool_line: _ToolLine) -> _ToolLine:
     )
 
 
-def _tool_lines(messages: Sequence[Message]) -> Iterator[_ToolLine]:
+def _tool_lines(messages: Sequence[Message]) -> Generator[None, None, list[_ToolLine]]:
+    found: list[_ToolLine] = []
     results = results_of_calls(messages)
     called = {part.id for message in messages for part in message.parts if isinstance(part, ToolCallPart)}
     for number, message in enumerate(messages, 1):
         for place, part in enumerate(message.parts):
             if isinstance(part, ToolCallPart):
-                found = results.get((number - 1, place))
-                result = part_at(messages, found) if found else None
-                is_own = message.own or (found is not None and messages[found[0]].own)
-                answer = (found[0] + 1, result) if found and isinstance(result, ToolResultPart) else None
-                yield _call(number, part, answer, is_own=is_own)
+                at = results.get((number - 1, place))
+                result = part_at(messages, at) if at else None
+                is_own = message.own or (at is not None and messages[at[0]].own)
+                answer = (at[0] + 1, result) if at and isinstance(result, ToolResultPart) else None
+                found.append((yield from _call(number, part, answer, is_own=is_own)))
             elif isinstance(part, ToolResultPart) and part.call_id not in called and not message.own:
-                yield _answered(number, (number,), part.name or "tool", Summary(""), part)
+                found.append((yield from _answered(number, (number,), part.name or "tool", Summary(""), part)))
             elif isinstance(part, TextPart) and message.role == "tool" and not message.own and part.text.strip():
-                yield _tool_line("tool", Summary(""), _outcome("tool", part.text, is_error=False), number, (number,))
+                outcome = yield from _outcome("tool", part.text, is_error=False)
+                found.append(_tool_line("tool", Summary(""), outcome, number, (number,)))
+            yield
+    return found
 
 
-def _call(number: int, call: ToolCallPart, result: tuple[int, ToolResultPart] | None, *, is_own: bool) -> _ToolLine:
+def _call(
+    number: int, call: ToolCallPart, result: tuple[int, ToolResultPart] | None, *, is_own: bool
+) -> Generator[None, None, _ToolLine]:
     name = _line(call.name, _MAX_NAME) or "tool"
     if is_own:
         cites = (number,) if result is None else (number, result[0])
@@ -133,12 +139,14 @@ def _call(number: int, call: ToolCallPart, result: tuple[int, ToolResultPart] | 
     target = _target_of(name, call.arguments)
     if result is None:
         return _tool_line(name, target, Summary("no result"), number, (number,))
-    return _answered(number, tuple(dict.fromkeys((number, result[0]))), name, target, result[1])
+    return (yield from _answered(number, tuple(dict.fromkeys((number, result[0]))), name, target, result[1]))
 
 
-def _answered(number: int, cites: tuple[int, ...], name: str, target: Summary, part: ToolResultPart) -> _ToolLine:
+def _answered(
+    number: int, cites: tuple[int, ...], name: str, target: Summary, part: ToolResultPart
+) -> Generator[None, None, _ToolLine]:
     name = _line(name, _MAX_NAME) or "tool"
-    outcome = _outcome(name, _text_of(part.content), is_error=part.is_error)
+    outcome = yield from _outcome(name, _text_of(part.content), is_error=part.is_error)
     return _tool_line(name, target, outcome, number, cites)
 
 
@@ -333,11 +341,14 @@ _MAX_PROSE: Final = 600  # characters of prose that are kept
 _GROUPED: Final = 3  # errors of each file that are kept if there are many files; also the maximum of test results
 
 
-def _outcome(name: str, raw: str, *, is_error: bool) -> Summary:
+def _outcome(name: str, raw: str, *, is_error: bool) -> Generator[None, None, Summary]:
     if len(raw) > _SCANNED_OUTPUT:
         # Only the beginning and the end are read, because errors and results are there.
         raw = f"{raw[: _SCANNED_OUTPUT // 2]}\n{raw[-_SCANNED_OUTPUT // 2 :]}"
-    text = _FENCE.sub("", clean(_ANSI.sub("", raw)))
+    text = clean(_ANSI.sub("", raw))
+    if "```" in text:
+        text = _FENCE.sub("", text)
+    yield
     if _REFUSED.search(text[:_ENDS]):
         return Summary("rejected, not done", "error")
     if is_error or _FAILED.match(text):
@@ -346,7 +357,7 @@ def _outcome(name: str, raw: str, *, is_error: bool) -> Summary:
         return Summary("no output")
     if _is_edit(name):
         return _edited(text)
-    return _shown(text) if _is_read(name) else _printed(text, name)
+    return (yield from _shown(text) if _is_read(name) else _printed(text, name))
 
 
 def _line(text: str, limit: int = _MAX_LINE) -> str:
@@ -425,15 +436,16 @@ def _edited(text: str) -> Summary:
     return Summary(_line(text) if len(text) <= _SHORT_OUTPUT else _size(text), "change")
 
 
-def _shown(text: str) -> Summary:
+def _shown(text: str) -> Generator[None, None, Summary]:
     if len(text) <= _SHORT_OUTPUT:
         return Summary(_line("; ".join(filter(None, map(str.strip, text.split("\n"))))))
-    return Summary(_prose(text) if _is_prose(text) else _size(text))
+    return Summary((yield from _prose(text)) if _is_prose(text) else _size(text))
 
 
-def _printed(text: str, name: str) -> Summary:
+def _printed(text: str, name: str) -> Generator[None, None, Summary]:
     errors = _error_lines(text, _STRICT)
     tests = list(dict.fromkeys(_line(hit[0]) for hit in _TESTS.finditer(text)))
+    yield
     if errors:
         return Summary("; ".join([*errors, *[line for line in tests[-2:] if line not in errors]]), "error")
     if tests:
@@ -442,14 +454,15 @@ def _printed(text: str, name: str) -> Summary:
     if changed.files:
         return changed
     if len(text) <= _SHORT_OUTPUT:
-        return _shown(text)
+        return (yield from _shown(text))
     if lint := _error_lines(text, _LINT) if "lint" in name.lower() else []:
         return Summary("; ".join(lint))
     if diffs := _DIFF.findall(text):
         return Summary(_cut(f"diff of {', '.join(dict.fromkeys(diffs))}", 2 * _MAX_LINE))
     if text.lstrip()[:1] in {"{", "["}:
         return Summary(_line(re.sub(r"[\"{}\[\]]+", " ", text[:_ENDS]), 2 * _MAX_LINE))
-    return _shown(text)
+    yield
+    return (yield from _shown(text))
 
 
 def _size(text: str) -> str:
@@ -463,12 +476,19 @@ def _is_prose(text: str) -> bool:
     return len(text) > _MIN_PROSE and stops * 200 > len(text) and stops > code
 
 
-def _prose(text: str) -> str:
-    pieces = [piece for piece in pieces_of(REDACTION.redact(text)) if piece.kind in {"sentence", "head", "row"}]
-    candidates = [
-        Candidate(weights_of(piece.text), len(piece.text) + 6, 1.5 if piece.kind == "head" else 1.0) for piece in pieces
-    ]
-    chosen, _ = choose(candidates, min(len(text) / 10, _MAX_PROSE), set())
+def _prose(text: str) -> Generator[None, None, str]:
+    redacted = REDACTION.redact(text)
+    yield
+    most = min(len(text) / 10, _MAX_PROSE)
+    pieces: list[Piece] = []
+    candidates: list[Candidate] = []
+    for piece in pieces_of(redacted):
+        yield
+        cost = len(piece.text) + 6
+        if piece.kind in {"sentence", "head", "row"} and cost <= most:
+            pieces.append(piece)
+            candidates.append(Candidate(weights_of(piece.text), cost, 1.5 if piece.kind == "head" else 1.0))
+    chosen, _ = yield from choosing(candidates, most, set())
     texts = [pieces[index].text for index in sorted(chosen)]
     return short_line(" ".join(text if text.endswith((".", "!", "?")) else f"{text}." for text in texts), _MAX_PROSE)
 

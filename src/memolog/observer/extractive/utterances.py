@@ -7,13 +7,13 @@ user that is followed in the log by another statement of a user, which may have 
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
 from memolog.core.setting_kinds import Mode
-from memolog.observer.extractive.sentences import Candidate, Kind, Piece, choose, pieces_of, weights_of
+from memolog.observer.extractive.sentences import Candidate, Kind, Piece, choosing, pieces_of, weights_of
 from memolog.observer.extractive.statements import (
     ABOUT_SELF,
     OPENING,
@@ -66,7 +66,7 @@ class _Offer(NamedTuple):
 # which are chosen first, the number is divided by `_HEADS_RATIO`.
 _RATIO: Final = 6.6
 _HEADS_RATIO: Final = 4.87
-# The limit is at least the smaller of two numbers: `_FLOOR`, and half of the conversation plus the `room` of `kept_of`.
+# The limit is at least the smaller of two numbers: `_FLOOR`, and half of the conversation plus the `room` of `keeping`.
 # `_TINY`, `_TINY_TALK` and `_MOST_DONE` can raise the limit further.
 _FLOOR: Final = 1_750
 _HALF: Final = 0.5
@@ -135,22 +135,31 @@ _SOUGHT: Final[dict[Mode, str]] = {
 _MODES: Final = {mode: re.compile(rf"\b(?:{words})", re.IGNORECASE) for mode, words in _SOUGHT.items()}
 
 
-def kept_of(utterances: Sequence[Utterance], previous: str, mode: Mode, room: float) -> dict[int, Kept]:
-    """Return the sentences and pieces that are kept of each message, by message number. `previous` is the text of the log.
+def keeping(
+    utterances: Sequence[Utterance], previous: str, mode: Mode, room: float
+) -> Generator[None, None, dict[int, Kept]]:
+    """Return the sentences and pieces that are kept of each message, by message number. Yield after each message.
+
+    `previous` is the text of the log.
 
     `room` is the number of characters by which tool calls raise the limit (see `_FLOOR`): half the characters of tool calls and
     results, minus the characters of the lines about them. A negative `room` lowers the limit.
     """
     total = sum(len(utterance.text) for utterance in utterances)
     kept = {utterance.number: Kept() for utterance in utterances}
-    said = {utterance.number: _read(utterance, previous) for utterance in utterances if utterance.is_user}
-    spent, known = _keep_statements(utterances, kept, said, total * _HALF + room)
+    said: dict[int, list[_Sentence]] = {}
+    for utterance in utterances:
+        if utterance.is_user:
+            said[utterance.number] = _read(utterance, previous)
+            yield
+    spent, known = yield from _keep_statements(utterances, kept, said, total * _HALF + room)
     offers: list[_Offer] = []
     for utterance in utterances:
         if utterance.is_user:
             offers += _user_offers(utterance, kept[utterance.number], said[utterance.number])
         else:
             offers += _offers(utterance, previous, len(offers), _MODES.get(mode))
+        yield
     least = max(min(_FLOOR, total * _HALF + room), min(2 * total + 4 * _LINE, _TINY))
     if total <= _TINY_TALK:
         least = max(
@@ -169,8 +178,8 @@ def kept_of(utterances: Sequence[Utterance], previous: str, mode: Mode, room: fl
         for one, offer in zip(candidates, offers, strict=True)
     ]
     most = max(total / _HEADS_RATIO, least) - spent
-    chosen, left = choose(heads, most, known)
-    rest, _ = choose(candidates, max(total / _RATIO, least) - spent - (most - left), known, chosen)
+    chosen, left = yield from choosing(heads, most, known)
+    rest, _ = yield from choosing(candidates, max(total / _RATIO, least) - spent - (most - left), known, chosen)
     for index in sorted(chosen | rest):
         offer = offers[index]
         if offer.is_ask:
@@ -210,16 +219,26 @@ def _read(utterance: Utterance, previous: str) -> list[_Sentence]:
 
 def _keep_statements(
     utterances: Sequence[Utterance], kept: dict[int, Kept], read: Mapping[int, Sequence[_Sentence]], limit: float
-) -> tuple[float, set[str]]:
+) -> Generator[None, None, tuple[float, set[str]]]:
     """Store the statements of users in `kept`. Return the number of characters that they take, and their words."""
-    said = [one for utterance in utterances if utterance.is_user for one in _statements(utterance, read)]
+    said: list[_Sentence] = []
+    for utterance in utterances:
+        if utterance.is_user:
+            said += _statements(utterance, read)
+            yield
     lines = Counter(one.number for one in said)
     size = _FRAME + sum(len(one.text) + 1 for one in said) + _LINE * len(lines)
     # If the statements are longer than the limit, the least important and longest are left out first. All statements of short
     # messages are kept.
     long = {utterance.number for utterance in utterances if len(utterance.text) > _SHORT_MESSAGE}
     omitted: set[_Sentence] = set()
-    for one in sorted((one for one in said if one.number in long), key=lambda one: (one.weight(), -len(one.text))):
+    ranked: list[tuple[int, int, int]] = []
+    for place, one in enumerate(said):
+        if one.number in long:
+            ranked.append((one.weight(), -len(one.text), place))
+            yield
+    for _, _, place in sorted(ranked):
+        one = said[place]
         if size <= max(limit, _SMALL):
             break
         omitted.add(one)
@@ -230,6 +249,7 @@ def _keep_statements(
         if one not in omitted:
             kept[one.number].said[one.order] = one.text
             known.update(weights_of(one.text))
+            yield
     return size, known
 
 
