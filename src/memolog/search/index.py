@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
@@ -146,7 +147,7 @@ def has_words(row: Row, redact: Redact) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Document:
     values: Values
-    words: frozenset[str]
+    words: AbstractSet[str]
     level: int = 0
 
 
@@ -442,7 +443,7 @@ def _scoped(values: Values, scope_pk: int) -> Values:
 
 
 def _writing_words(scope_pk: int, documents: Sequence[_Document]) -> Script[None]:
-    words = list(frozenset[str]().union(*(document.words for document in documents)))
+    words = list(set[str]().union(*(document.words for document in documents)))
     new: set[str] = set()
     for chunk in chunks(words, _WORDS_A_QUERY):
         new.update(row.word for row in (yield q.new_words(scope_pk=scope_pk, words=padded(chunk))))
