@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from memolog.core.cache import remembered
 from memolog.core.message import FilePart, Part, TextPart, texts_of
@@ -45,7 +45,7 @@ class Analysed:
 
     terms: tuple[str, ...]
     """Each term once. A term that occurs twice or more is added again with `^`, and one that occurs four times also with `^^`."""
-    words: frozenset[str]
+    words: AbstractSet[str]
     """The distinct words, and the parts of paths and identifiers, all folded. A query such as `auth*` is compared with them."""
     length: int
     traits: int
@@ -56,31 +56,40 @@ def analyse(text: str) -> Analysed:
     text = normal(text[:_MOST_CHARACTERS])
     counts: dict[str, int] = {}
     words: set[str] = set()
-    names: set[str] = set()
     get = counts.get
+    traits = _traits(text[:_LOOKED_AT])
     found = words_of(text)
     # Every word of every message is analysed, so results are cached by word.
     for word, times in Counter(found).items():
-        plain, terms, inside, is_empty = _cached_word(word) if len(word) <= _LONG_WORD else _analyse_word(word)
+        plain, terms, special = _cached_word(word) if len(word) <= _LONG_WORD else _analyse_word(word)
         words.add(plain)
-        if inside:
-            names.update(inside)
-        if is_empty:
-            times = 1  # noqa: PLW2901
+        if special is not None:
+            words.update(special.names)
+            traits |= special.traits
+            if special.is_empty:
+                times = 1  # noqa: PLW2901
         for term in terms:
             counts[term] = get(term, 0) + times
-    return Analysed(
-        terms=_with_marks(counts),
-        words=frozenset(words | names),
-        length=len(found),
-        traits=_traits(text[:_LOOKED_AT], words),
-    )
+    return Analysed(terms=_with_marks(counts), words=words, length=len(found), traits=traits)
 
 
-def _analyse_word(word: str) -> tuple[str, tuple[str, ...], tuple[str, ...], bool]:
-    """Return a word folded, its terms, the names in it, and whether it is a stop word. The frequency of stop words is ignored."""
+class _Special(NamedTuple):
+    """What a few words have and most do not."""
+
+    names: tuple[str, ...]
+    """The parts of a path or an identifier."""
+    traits: int
+    """NUMBER and TIME."""
+    is_empty: bool
+    """Whether it is a stop word. The frequency of stop words is ignored."""
+
+
+def _analyse_word(word: str) -> tuple[str, tuple[str, ...], _Special | None]:
+    """Return a word folded, its terms, and what is special about it."""
     plain = plain_of(word)
-    return plain, terms_of_word(word), tuple(names_in(word)), plain in STOP_WORDS
+    traits = NUMBER * (plain in NUMBERS or plain.isdigit()) | TIME * (plain in TIMES)
+    special = _Special(names=tuple(names_in(word)), traits=traits, is_empty=plain in STOP_WORDS)
+    return plain, terms_of_word(word), special if any(special) else None
 
 
 _cached_word = remembered(_REMEMBERED)(_analyse_word)
@@ -95,19 +104,16 @@ def _with_marks(counts: dict[str, int]) -> tuple[str, ...]:
     return (*counts, *[f"{term}^" for term in often], *[f"{term}^^" for term in very_often])
 
 
-def _traits(text: str, words: AbstractSet[str]) -> int:
+def _traits(text: str) -> int:
+    """Return the traits of a text that do not follow from its words."""
     traits = 0
     stripped = text.rstrip()
     if stripped.endswith("?"):
         traits |= ASKS
     ends = [marks for marks, inside in _MARKS.findall(stripped) if not inside]
-    asked = sum("?" in end for end in ends)
+    asked = sum(["?" in end for end in ends])
     if 2 * asked < max(1, len(ends)):
         traits |= STATES
-    if not NUMBERS.isdisjoint(words) or any(map(str.isdigit, words)):
-        traits |= NUMBER
-    if not TIMES.isdisjoint(words):
-        traits |= TIME
     if _NAME.search(text):
         traits |= NAMES_SOMETHING
     return traits

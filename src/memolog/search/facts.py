@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -91,12 +92,12 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
             block.append(line)
 
 
-def _words(text: str) -> tuple[frozenset[str], frozenset[str]]:
+def _words(text: str) -> tuple[frozenset[str], AbstractSet[str]]:
     analysed = analyse(text)
     return frozenset(analysed.terms), analysed.words
 
 
-def _occurs(wish: Wish, words: tuple[frozenset[str], frozenset[str]]) -> bool:
+def _occurs(wish: Wish, words: tuple[frozenset[str], AbstractSet[str]]) -> bool:
     terms, plain = words
     if wish.prefix:
         return any(word.startswith(wish.prefix) for word in plain)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from memolog.core.exact_json import loads, unpack
@@ -74,10 +74,9 @@ class Indexing(Calls):
         unread = await self.engine.read(lambda: _reading_waiting(resource, rows))
         if not unread:
             return None
-        analysed = await _analysed(unread, redact)
-        cost = unread.characters + _ROW_COST * unread.rows
+        stretches, changed, cost = await _analysed(unread, redact)
         added = await self.engine.write(
-            lambda: _writing(resource, *analysed), name="search.index", brief=cost <= _BRIEF_COST
+            lambda: _writing(resource, stretches, changed), name="search.index", brief=cost <= _BRIEF_COST
         )
         return IndexedBatch(cost=cost, added=added)
 
@@ -148,7 +147,7 @@ def has_words(row: Row, redact: Redact) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Document:
     values: Values
-    words: frozenset[str]
+    words: AbstractSet[str]
     level: int = 0
 
 
@@ -190,22 +189,6 @@ class _Unread:
     def __bool__(self) -> bool:
         return bool(self.threads or self.messages or self.observations or self.tasks)
 
-    @property
-    def rows(self) -> int:
-        """Return the number of rows."""
-        said = sum(len(stretch.found) for stretch in self.threads)
-        return said + len(self.messages) + len(self.observations) + len(self.tasks)
-
-    @property
-    def characters(self) -> int:
-        """Return the number of characters of the rows."""
-        rows = chain(*(stretch.found for stretch in self.threads), self.messages, self.observations, self.tasks)
-        return sum(map(_characters, rows))
-
-
-def _characters(row: Row) -> int:
-    return sum(len(cell) for cell in row if isinstance(cell, str))
-
 
 def _reading_waiting(resource: str, limit: int) -> Script[_Unread]:
     waiting = (yield q.any_behind(resource=resource))[0]
@@ -235,7 +218,8 @@ def _reading_threads(resource: str, left: int) -> Script[Sequence[_Stretch]]:
     return found
 
 
-async def _analysed(unread: _Unread, redact: Redact) -> tuple[list[_Stretch], Sequence[_Changed]]:
+async def _analysed(unread: _Unread, redact: Redact) -> tuple[list[_Stretch], Sequence[_Changed], int]:
+    """Return the documents of the rows, and the cost of these rows."""
     soon = _Slices()
     stretches = [
         stretch._replace(found=[found for row in stretch.found if (found := await soon.call(_message, row, redact))])
@@ -246,24 +230,26 @@ async def _analysed(unread: _Unread, redact: Redact) -> tuple[list[_Stretch], Se
         *[await soon.call(_changed_observation, row, redact) for row in unread.observations],
         *[await soon.call(_changed_task, row, redact, unread.labels) for row in unread.tasks],
     )
-    return stretches, changed
+    return stretches, changed, soon.cost
 
 
 class _Slices:
     """Analyses many rows one after the other, and lets other tasks of the event loop run in between."""
 
     def __init__(self) -> None:
-        self._cost = 0
+        self.cost = 0
+        """The characters of the rows so far, and an amount for each row."""
+        self._pause_at = _SLICE_COST
 
     async def call(self, analyse_row: Callable[Concatenate[Row, P], T], row: Row, *args: P.args, **more: P.kwargs) -> T:
-        characters = _characters(row)
+        characters = sum([len(cell) for cell in row if type(cell) is str])
+        self.cost += characters + _ROW_COST
         # A single long row takes a worker thread, because it cannot be divided.
         if characters > _LONG:
             return await asyncio.to_thread(analyse_row, row, *args, **more)
         found = analyse_row(row, *args, **more)
-        self._cost += characters + _ROW_COST
-        if self._cost > _SLICE_COST:
-            self._cost = 0
+        if self.cost > self._pause_at:
+            self._pause_at = self.cost + _SLICE_COST
             await asyncio.sleep(0)
         return found
 
@@ -371,10 +357,10 @@ def _writing(resource: str, stretches: Iterable[_Stretch], changed: Iterable[_Ch
             is_new = True
             documents += stretch.found
             yield q.thread_is_indexed(thread_pk=stretch.thread_pk)
-    for one in (yield from _claiming(resource, changed)):
+    if taken := (yield from _claiming(resource, changed)):
         is_new = True
-        yield q.remove_docs(first=one.first, last=one.last)
-        documents += [one.document] if one.document else []
+        yield q.remove_docs.many([{"first": one.first, "last": one.last} for one in taken])
+        documents += [one.document for one in taken if one.document]
     documents = yield from _unchanged(documents)
     if documents:
         for some in _in_parts(documents):
@@ -403,10 +389,13 @@ def _claiming(resource: str, changed: Iterable[_Changed]) -> Script[list[_Change
     To compare only the versions in the queue is not enough: another process may have indexed the row, and then a later change
     queues the row with the same version again.
     """
-    taken: list[_Changed] = []
+    alike: dict[tuple[str, int], dict[int, _Changed]] = {}
     for one in changed:
-        rows = yield q.claim_queued(kind=one.kind, source_pk=one.source_pk, version=one.version)
-        taken += [one] if rows else []
+        alike.setdefault((one.kind, one.version), {})[one.source_pk] = one
+    taken: list[_Changed] = []
+    for (kind, version), rows in alike.items():
+        claimed = yield q.claim_queued(kind=kind, version=version, pks=list(rows))
+        taken += [rows[row.source_pk] for row in claimed]
     now = yield from _reading_sources(taken)
     same: list[_Changed] = []
     for one in taken:
@@ -450,11 +439,11 @@ def _scoped(values: Values, scope_pk: int) -> Values:
     # The terms are put in quotes, because PostgreSQL would split some terms without quotes. FTS5 ignores the quotes. No term
     # contains a quote.
     mark = f"'{scope_pk:x}:"
-    return {**values, "scope_pk": scope_pk, "terms": " ".join([f"{mark}{term}'" for term in values["terms"]])}
+    return {**values, "scope_pk": scope_pk, "terms": mark + f"' {mark}".join(values["terms"]) + "'"}
 
 
 def _writing_words(scope_pk: int, documents: Sequence[_Document]) -> Script[None]:
-    words = list(frozenset[str]().union(*(document.words for document in documents)))
+    words = list(set[str]().union(*(document.words for document in documents)))
     new: set[str] = set()
     for chunk in chunks(words, _WORDS_A_QUERY):
         new.update(row.word for row in (yield q.new_words(scope_pk=scope_pk, words=padded(chunk))))

@@ -93,7 +93,7 @@ WHERE thread_pk = :thread_pk AND EXISTS (SELECT 1 FROM threads WHERE pk = :threa
 
 -- claim_queued --
 -- A row that changed again since it was read has another version and stays in the queue.
-DELETE FROM search_queue WHERE kind = :kind AND source_pk = :source_pk AND version = :version
+DELETE FROM search_queue WHERE kind = :kind AND version = :version AND source_pk IN (:pks[])
 RETURNING source_pk
 
 -- wait_again --
