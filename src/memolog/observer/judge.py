@@ -719,7 +719,10 @@ def _weighed(
         metadata["unverified"] = True
     if priority != observation.priority:
         metadata["lowered_from"] = observation.priority
-    judged = replace(observation, trust=trust, priority=priority, grounded=not missing, metadata=metadata)
+    before = observation.trust, observation.priority, observation.grounded, observation.metadata
+    judged = observation
+    if before != (trust, priority, not missing, metadata):
+        judged = replace(observation, trust=trust, priority=priority, grounded=not missing, metadata=metadata)
     found = {"ungrounded": bool(missing), "speaks_for_user": speaks, "unverified": bool(metadata.get("unverified"))}
     return judged, tuple(name for name, is_so in found.items() if is_so)
 
