@@ -1,7 +1,6 @@
 """Many agents on one database, one virtual clock, random faults: the invariants hold after every step."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -85,7 +84,7 @@ def test_a_commit_without_its_fence(monkeypatch: pytest.MonkeyPatch) -> None:
         text = step.statement.text.replace("AND owner = :owner AND fence = :fence AND status = 'running'", "")
         assert text != step.statement.text
         old = step.statement
-        return replace(step, statement=Statement(old.name, text, old.parameters, old.lists))
+        return step._replace(statement=Statement(old.name, text, old.parameters, old.lists))
 
     plant(monkeypatch, runs.q, "end_run", unfenced)
     assert found("refused by a guard|disagree|has the run|overlaps").seed < MOST_SEEDS

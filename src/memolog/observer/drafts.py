@@ -88,6 +88,8 @@ _SPACES: Final = re.compile(r"\s+")
 
 def is_degenerate(text: str) -> bool:
     """Return whether most windows of a text, or of its end, occur earlier in the same text."""
+    if len(text) < _LEAST:
+        return False
     flat = _SPACES.sub(" ", text[:_LOOKED_AT] + text[max(len(text) - _LOOKED_AT, _LOOKED_AT) :])
     if len(flat) < _LEAST:
         return False

@@ -186,7 +186,9 @@ def _is_said(word: str, evidence: Evidence) -> bool:
 
 def has_word(word: str, texts: Sequence[Evidence]) -> bool:
     """Return whether a word of `content_words` occurs in one of the texts in exactly this form."""
-    return any(text.has(f".{word}.") for text in texts)
+    if "." in word:
+        return any(text.has(f".{word}.") for text in texts)
+    return any(word in text.words for text in texts)
 
 
 def is_word_of(word: str, texts: Sequence[Evidence]) -> bool:

@@ -128,7 +128,10 @@ def speaks_for_user(text: str, speakers: Collection[str] = (), owners: Collectio
 
 
 def _has_any(plain: str, signs: Iterable[str]) -> bool:
-    return any(sign in plain for sign in signs)
+    for sign in signs:  # noqa: SIM110 - each line asks several times, and a generator takes twice the time of a loop
+        if sign in plain:
+            return True
+    return False
 
 
 def _speaks(plain: str) -> bool:
@@ -197,9 +200,12 @@ class Voices:
 
         If a text has only two to four words, the tool result must contain all of them side by side.
         """
+        if not self.returned:
+            return False
         words = squeezed(folded(text)).strip(".").split(".")[:_MOST_WORDS]
         size = min(_COPIED_WORDS, len(words))
-        if size <= 1:
+        # Most lines repeat words that were said here, and then all of their phrases were.
+        if size <= 1 or _is_in(f".{'.'.join(words)}.", self.said):
             return False
         for one in self.returned:
             known = 0  # the number of words up to this one, without a gap, that the tool returned
@@ -209,14 +215,21 @@ class Voices:
                     continue
                 phrase = f".{'.'.join(words[end - size : end])}."
                 # Most phrases were said here, in a text that is usually shorter than that of tools and of other conversations.
-                if not any(said.has(phrase) for said in self.said) and phrase in one.dotted_words:
+                if not _is_in(phrase, self.said) and phrase in one.dotted_words:
                     return True
         return False
 
     def names_from_tool(self, text: str, kinds: Collection[Kind] = _NAMING) -> bool:
         """Return whether a text has a mention of one of these kinds that occurs only in tool results."""
+        if not self.returned:
+            return False
         named = [mention for mention in mentions(text) if mention.kind in kinds]
         return any(is_found(mention, self.returned) and not is_found(mention, self.said) for mention in named)
+
+
+def _is_in(phrase: str, texts: Sequence[Evidence]) -> bool:
+    """Return whether one of the texts contains a phrase in the form of `dotted_words`."""
+    return any(text.has(phrase) for text in texts)
 
 
 NO_VOICES: Final = Voices(said=(), returned=(), by_user=())
@@ -708,7 +721,10 @@ def _weighed(
         metadata["unverified"] = True
     if priority != observation.priority:
         metadata["lowered_from"] = observation.priority
-    judged = replace(observation, trust=trust, priority=priority, grounded=not missing, metadata=metadata)
+    before = observation.trust, observation.priority, observation.grounded, observation.metadata
+    judged = observation
+    if before != (trust, priority, not missing, metadata):
+        judged = replace(observation, trust=trust, priority=priority, grounded=not missing, metadata=metadata)
     found = {"ungrounded": bool(missing), "speaks_for_user": speaks, "unverified": bool(metadata.get("unverified"))}
     return judged, tuple(name for name, is_so in found.items() if is_so)
 

@@ -287,6 +287,8 @@ def _without_secrets(draft: _DraftT, redactor: Redactor) -> _DraftT:
 
 
 def _meaning_once(text: str) -> str:
+    if "(" not in text:
+        return text
     seen: set[str] = set()
 
     def first(hit: re.Match[str]) -> str:

@@ -16,7 +16,7 @@ from memolog.core.cache import remembered
 from memolog.core.message import Message
 from memolog.core.observation import KEPT
 from memolog.observer.drafts import Draft, Faults, HintsDraft, Parsed, selected
-from memolog.observer.evidence import Evidence, is_english, joined, source_text, support
+from memolog.observer.evidence import Evidence, evidence_in, is_english, joined, source_text, support
 from memolog.observer.extractive.observer import observing
 from memolog.observer.judge import line_text
 from memolog.observer.prompt import ObserveInput, Prompt
@@ -275,8 +275,9 @@ def _row(text: str) -> str:
 def _words_of(text: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return all words of a line, and its words with digits."""
     # The same words are in many cached lines, so each is kept once.
-    words = frozenset(map(intern, squeezed(folded(_MEANING.sub("", text))).strip(".").split("."))) - {""}
-    return words, frozenset(word for word in words if any(map(str.isdigit, word)))
+    bare = folded(_MEANING.sub("", text) if "(" in text else text)
+    words = frozenset(map(intern, squeezed(bare).strip(".").split("."))) - {""}
+    return words, frozenset(word for word in words if not word.isalpha() and any(map(str.isdigit, word)))
 
 
 def _days_by_line(parsed: Parsed, given: ObserveInput) -> Generator[None, None, list[frozenset[date | None]]]:
@@ -338,7 +339,7 @@ def finding_uncovered(
             cited.setdefault(number, []).append(draft)
 
     def is_covered(number: int | None, text: str) -> bool:
-        said, own = Evidence(text), map(line_text, cited.get(number or 0, ()))
+        said, own = evidence_in(text), map(line_text, cited.get(number or 0, ()))
         if any(_words_of(line)[1] & said.words or support(line, said) > 0 for line in own):
             return True
         return any(support(text, line) >= _SUPPORTED for line in loose)

@@ -353,7 +353,7 @@ def _all_lines(text: str, known: Known, faults: Faults) -> Iterator[Line]:
                 gathered.rows.append(f"[{raw.strip(_AROUND)}]")
                 continue
             found = Faults()
-            line = _line(raw, known, found)
+            line = _line(raw, known, found, gathered.day)
             if gathered.goes_on(line):
                 gathered.rows.append(raw.strip())
                 continue
@@ -388,11 +388,11 @@ class _LineRows:
         if self.first:
             line = self.first
             if len(self.rows) > 1:
-                line = _line(" ".join(self.rows), self.known, self.faults)
+                line = _line(" ".join(self.rows), self.known, self.faults, self.day)
             else:
                 self.faults.add(self.faults_of_first)
             if line.text:
-                yield replace(line, on=line.on or self.day, verbatim=_verbatim(self.verbatim, self.faults))
+                yield replace(line, verbatim=_verbatim(self.verbatim, self.faults)) if self.verbatim else line
         self.first = None
 
 
@@ -442,7 +442,8 @@ _TAB: Final = "    "
 _DOUBT: Final = re.compile(rf"(?:{re.escape(UNVERIFIED)}\s*)+", re.IGNORECASE)
 
 
-def _line(raw: str, known: Known, faults: Faults) -> Line:
+def _line(raw: str, known: Known, faults: Faults, day: date | None) -> Line:
+    """Return a line of the log. `day` is the date of the heading above it, for a line without a date of its own."""
     raw = cut(raw.replace("\t", _TAB), LONGEST_LINE)
     indent = len(raw) - len(raw.lstrip(" "))
     bullet = _BULLET.match(raw)
@@ -451,7 +452,7 @@ def _line(raw: str, known: Known, faults: Faults) -> Line:
         faults.note("wrong_date", head.wrong_date)
     text = unescape(without_tags(head.rest, faults)).strip()
     # Only Memolog may mark a line as "(unverified)". Remove the mark, because a model may have copied it from a line of the log.
-    text = _DOUBT.sub("", text)
+    text = _DOUBT.sub("", text) if "(" in text else text
     text, refs = _take_references(text, known, faults)
     if not refs and head.priority is not None and head.at is None:
         # Some small models write the citation where the time belongs.
@@ -467,7 +468,7 @@ def _line(raw: str, known: Known, faults: Faults) -> Line:
         is_result=head.is_result,
         is_bullet=bullet is not None,
         priority=head.priority,
-        on=head.on,
+        on=head.on or day,
         at=head.at,
         about=about,
         refs=refs,
@@ -479,6 +480,8 @@ def _line(raw: str, known: Known, faults: Faults) -> Line:
 
 def _about(text: str, faults: Faults) -> tuple[str, date | None]:
     """Return the text, and the day in its first "(meaning …)". A "(meaning …)" with an impossible day is removed."""
+    if "(" not in text and "（" not in text:
+        return text, None
     first: date | None = None
 
     def check(hit: re.Match[str]) -> str:

@@ -154,7 +154,7 @@ class PartWriter:
 def _as_shown(given: tuple[Redactor, str]) -> str:
     redactor, text = given
     text = redactor.redact(clean(text))
-    if any(len(word) >= _SHORTEST_BLOB for word in text.split()):
+    if max(map(len, text.split()), default=0) >= _SHORTEST_BLOB:
         text = _BLOB.sub(lambda hit: f"[data: {len(hit[0]):,} characters left out]", text)
     return quoted(escape(text)).strip("\n")
 

@@ -52,14 +52,13 @@ _LINE_ENDS: Final = re.compile("\r\n?|[\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 _CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\ufeff]")
 # Invisible tag characters, which models can read. The first group matches their only valid use, the flag of a region.
 _HIDDEN: Final = re.compile("(\U0001f3f4[\U000e0020-\U000e007e]{1,7}\U000e007f)|[\U000e0000-\U000e007f]+")
-_SPACES: Final = re.compile(r"\s+")
 
 
 def clean(text: str) -> str:
     """Return the text with line feeds as its only line ends, and without control characters, hidden characters and surrogates."""
-    # Most texts are plain ASCII, and this test is many times faster than the patterns.
-    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
-        return text
+    # Only `visible` changes printable text, and this test is many times faster than the patterns.
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return visible(text)
     text = _LINE_ENDS.sub("\n", text)
     text = _CONTROLS.sub("", text)
     text = _HIDDEN.sub(lambda hit: hit[1] or "", text)
@@ -78,5 +77,5 @@ def closed(text: str) -> str:
 
 def short_line(text: str, most: int) -> str:
     """Return the text on one line of at most `most` characters."""
-    flat = _SPACES.sub(" ", clean(cut(text, 8 * most))).strip()
+    flat = " ".join(clean(cut(text, 8 * most)).split())
     return flat if len(flat) <= most else cut(flat, most - 1) + "…"

@@ -490,7 +490,7 @@ def _layers(text: str, data: bytes) -> Iterator[_Decoded]:
 
 def _decoded(text: str, escapes: re.Pattern[str] = _ESCAPE) -> _Decoded | None:
     """Return the lines of a text that have escapes, with one layer of escapes decoded, or None if there are no escapes."""
-    if escapes is _ESCAPE and not any(sign in text for sign in ("\\", "%", "+", "&", "\x1b[")):
+    if escapes is _ESCAPE and not ("\\" in text or "%" in text or "+" in text or "&" in text or "\x1b[" in text):
         return None
     pieces: list[str] = []
     places: list[tuple[int, int]] = []

@@ -47,8 +47,7 @@ _PLACEHOLDER: Final = re.compile(
 
 def secrets_in_context(text: str, lower: str, words: frozenset[bytes]) -> Iterator[Found]:
     """Yield the secrets that follow names, URL schemes, headers and commands."""
-    passwords = [name for name in _PASSWORDS_INSIDE if name in lower]
-    passwords += [word.decode() for word in sorted(words & _PASSWORD_WORDS)]
+    passwords = [name for name in _PASSWORDS_INSIDE if name in lower] + _in_order(words & _PASSWORD_WORDS)
     if not text.isascii():
         passwords += [name for sign, name in _PASSWORD_SIGNS if sign in lower and name in lower]
     places: list[int] = []
@@ -56,17 +55,22 @@ def secrets_in_context(text: str, lower: str, words: frozenset[bytes]) -> Iterat
         for at in _places(lower, name):
             places.append(at)
             yield from _after_password(text, at, name)
-    names = [name for name in _NAMES_INSIDE if name in lower]
-    names += [word.decode() for word in sorted(words & _NAME_WORDS)]
+    names = [name for name in _NAMES_INSIDE if name in lower] + _in_order(words & _NAME_WORDS)
     for name in names:
         for at in _places(lower, name):
             places.append(at)
             yield from _after_name(text, at, name)
-    yield from _in_columns(text, places)
+    if places:
+        yield from _in_columns(text, places)
     if "://" in lower:
         yield from _by_rules(text, lower, "://")
-    for word in sorted(words & _RULE_WORDS, key=_RULE_ORDER.__getitem__):
+    for word in sorted(words & _RULE_WORDS, key=_RULE_ORDER.__getitem__) if words else ():
         yield from _by_rules(text, lower, word.decode())
+
+
+def _in_order(words: frozenset[bytes]) -> list[str]:
+    # Most texts have none of these words.
+    return [word.decode() for word in sorted(words)] if words else []
 
 
 def _places(text: str, word: str) -> Iterator[int]:

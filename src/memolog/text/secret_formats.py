@@ -250,10 +250,10 @@ _NOT_WITHIN_A_WORD: Final = "(?<![A-Za-z0-9_-])"
 _Patterns = dict[bytes, list[tuple[str, re.Pattern[str]]]]
 
 
-def _tables() -> tuple[_Patterns, _Patterns, list[tuple[str, str, re.Pattern[str]]]]:
+def _tables() -> tuple[_Patterns, _Patterns, list[tuple[str, str, str, re.Pattern[str]]]]:
     """Return three tables of formats: by the first three characters of a key, by a word in the key, and by signs in the key.
 
-    Formats with longer prefixes come first.
+    Formats with longer prefixes come first. In the third table, the first value is one of the signs.
     """
     by_beginning: _Patterns = {}
     by_word: _Patterns = {}
@@ -267,11 +267,12 @@ def _tables() -> tuple[_Patterns, _Patterns, list[tuple[str, str, re.Pattern[str
         begins = [prefix[:3]] if len(prefix) >= 3 else [prefix + letter for letter in _WORD]  # noqa: PLR2004
         for begin in begins:
             by_beginning.setdefault(begin.encode(), []).append((kind, re.compile(_NOT_WITHIN_A_WORD + shape)))
-    by_signs: list[tuple[str, str, re.Pattern[str]]] = []
+    by_signs: list[tuple[str, str, str, re.Pattern[str]]] = []
     for kind, inside, shape in SHAPES:
         pattern = re.compile(shape if shape.startswith("(?<=") else _NOT_WITHIN_A_WORD + shape)
         if not inside.replace(" ", "").isalnum():
-            by_signs.append((inside, kind, pattern))
+            sign = next(one for one in inside if not one.isalnum() and one != " ")
+            by_signs.append((sign, inside, kind, pattern))
             continue
         for word in inside.split():
             by_word.setdefault(word.encode(), []).append((kind, pattern))
@@ -337,8 +338,9 @@ def _generic_at(text: str, word: str, place: int) -> Found | None:
 
 def keys_by_words(text: str, lower: str, words: frozenset[bytes]) -> Iterator[Found]:
     """Yield the keys whose format is found by a word or by signs inside the key."""
-    patterns = [one for word in sorted(words & KEY_WORDS) for one in _KEYS_BY_WORD[word]]
-    patterns += [(kind, pattern) for signs, kind, pattern in _KEYS_BY_SIGNS if signs in lower]
+    patterns = [one for word in sorted(words & KEY_WORDS) for one in _KEYS_BY_WORD[word]] if words else []
+    # Looking for one sign is many times faster than looking for several characters.
+    patterns += [(kind, pattern) for sign, signs, kind, pattern in _KEYS_BY_SIGNS if sign in lower and signs in lower]
     for kind, pattern in patterns:
         for hit in pattern.finditer(text):
             yield Found(*hit.span(), kind)
