@@ -12,6 +12,7 @@ from crash.children import Deadly, Death
 from kit.engines import engines
 from log.test_due import CONFIG, SHARED, WORDS, rows, turn, waiting_jobs
 from memolog import AssistantMessage, Memory
+from memolog.db.queries import Script, Statement
 from memolog.errors import ConfigError, StoreBusy
 from memolog.testing import FakeClock, ScriptedModel
 from pooler import Pooler
@@ -67,6 +68,34 @@ async def test_many_ask_at_once(address: str, clock: FakeClock, rows: Any) -> No
         assert len(await waiting_jobs(rows)) == 1
         # No transaction had to run again.
         assert seen.count("jobs.defer:before") == 20
+
+
+async def test_a_waiting_job_is_not_taken_before_the_transaction_that_counts_on_it(
+    postgres_server: str, address: str, clock: FakeClock, rows: Any
+) -> None:
+    """A worker that took it earlier would not see what the transaction saves, and nothing else would say so until a sweep."""
+    taken = "select id from procrastinate_fetch_job_v2(null, null) where id is not null"
+    async with Memory(address, model=ScriptedModel(), config=CONFIG, clock=clock) as memory:
+        store = (await memory.open()).store
+        await store.jobs.defer("alice", "red", "thread")
+        holder: Any = await cast("Any", asyncpg).connect(postgres_server)
+        await holder.execute("select pg_advisory_lock(4711)")
+        waiting = Statement("wait", "SELECT pg_advisory_xact_lock(4711)", (), ())
+
+        def saving() -> Script[None]:
+            yield from store.jobs.deferring("alice", "red", "thread")
+            yield waiting()
+
+        save = asyncio.create_task(store.engine.write(saving, name="a test"))
+        while not await holder.fetchval("select count(*) from pg_locks where locktype = 'advisory' and not granted"):
+            await asyncio.sleep(0.01)
+        assert await rows(taken) == []
+        await holder.close()
+        await save
+        assert len(await rows(taken)) == 1
+        # Now that a worker has it, the next transaction adds another one.
+        await store.jobs.defer("alice", "red", "thread")
+        assert len(await rows(taken)) == 1
 
 
 async def test_the_interface_of_procrastinate(address: str, clock: FakeClock, rows: Any) -> None:

@@ -27,6 +27,8 @@ q = load_queries("log/due")
 
 # The threads that one query reads. All threads of a shared log are read together, even if they are more.
 _PAGE: Final = 200
+# More are needed only if workers take the job between two statements again and again. Then a sweep finds the work.
+_DEFER_ATTEMPTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +200,12 @@ class Jobs(Calls):
         check_ids(resource=resource, thread=thread)
         if self.engine.has_queue:
             job = LookJob(resource=resource, thread=thread, is_shared=scope == "resource")
-            yield q.defer(queue=QUEUE, task=LOOK, key=job.key, arguments=dumps(job.arguments))
+            # If a job waits, a worker must not take it before this transaction ends. If one has just taken it, another job is added.
+            for _ in range(_DEFER_ATTEMPTS):
+                if (yield q.defer(queue=QUEUE, task=LOOK, key=job.key, arguments=dumps(job.arguments))):
+                    return
+                if (yield q.hold_job(key=job.key)):
+                    return
 
 
 def reading_page(

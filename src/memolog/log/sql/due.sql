@@ -114,3 +114,9 @@ UPDATE threads SET waits_since = updated_at WHERE pk = :thread_pk AND waits_sinc
 INSERT INTO procrastinate_jobs (queue_name, task_name, queueing_lock, args)
 VALUES (:queue, :task, :key, CAST(:arguments AS JSONB))
 ON CONFLICT (queueing_lock) WHERE status = 'todo' DO NOTHING
+RETURNING id
+
+-- hold_job --
+-- A worker that takes this job before the caller commits would not see what the caller has saved. It skips locked jobs, and callers
+-- do not exclude each other.
+SELECT id FROM procrastinate_jobs WHERE queueing_lock = :key AND status = 'todo' FOR KEY SHARE
