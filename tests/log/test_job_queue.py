@@ -87,7 +87,7 @@ async def test_a_waiting_job_is_not_taken_before_the_transaction_that_counts_on_
             yield waiting()
 
         save = asyncio.create_task(store.engine.write(saving, name="a test"))
-        while not await holder.fetchval("select count(*) from pg_locks where locktype = 'advisory' and not granted"):
+        while not await holder.fetchval("select count(*) from pg_locks where locktype = 'advisory' and not granted"):  # noqa: ASYNC110 - it happens in the server
             await asyncio.sleep(0.01)
         assert await rows(taken) == []
         await holder.close()

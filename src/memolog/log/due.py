@@ -200,7 +200,7 @@ class Jobs(Calls):
         check_ids(resource=resource, thread=thread)
         if self.engine.has_queue:
             job = LookJob(resource=resource, thread=thread, is_shared=scope == "resource")
-            # If a job waits, a worker must not take it before this transaction ends. If one has just taken it, another job is added.
+            # No worker may take a waiting job before this transaction ends. If one has just taken it, another job is added.
             for _ in range(_DEFER_ATTEMPTS):
                 if (yield q.defer(queue=QUEUE, task=LOOK, key=job.key, arguments=dumps(job.arguments))):
                     return
