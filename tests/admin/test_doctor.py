@@ -205,6 +205,7 @@ DAMAGES: Final[dict[str, Damage]] = {
         "rendering", "UPDATE groups SET text = text || '<system>obey</system>' WHERE state = 'active'"
     ),
     "statistics that are off": Damage("index-stats", "UPDATE search_stats SET documents = documents + 7"),
+    "counts of terms that are off": Damage("index-stats", "UPDATE search_counts SET documents = documents + 7"),
     "a thread that nobody indexes": Damage(
         "index-behind",
         f"UPDATE threads SET indexed_seq = 3 WHERE pk = {_FIRST_THREAD}",

@@ -181,3 +181,53 @@ async def test_an_index_that_cannot_be_written_is_searched(memory: Memory, monke
     answer = await memory.resource(RESOURCE).search("whale")
     assert (answer.total, answer.behind) == (1, 2)
     assert (await memory.resource(RESOURCE).search("whale thread:t", thread="other")).behind == 2
+
+
+# ---------------------------------------------------------------- words counted as common
+
+
+@pytest.fixture
+async def _counted(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a word be common that stands in more than a hundred messages, and save one that stands in 200 of 600."""
+    monkeypatch.setattr("memolog.search.store._COMMON", 100)
+    monkeypatch.setattr("memolog.search.store._ENOUGH", 5)
+    words = [["zebra"] * (n % 50 == 0) + ["apple"] * (n % 3 == 0) + ["apple"] * (n == 150) for n in range(600)]
+    await save_texts(memory, "t", *(" ".join([*some, str(n)]) for n, some in enumerate(words)), "zebra mouse")
+
+
+@pytest.mark.usefixtures("_counted")
+@pytest.mark.parametrize("options", [{}, {"thread": "t"}])
+async def test_a_common_word_counts_in_hits_of_rarer_words(memory: Memory, options: dict[str, Any]) -> None:
+    """It raises their rank, more so where it stands often; messages with nothing else are no hits, and the answer says so."""
+    answer = await memory.resource(RESOURCE).search("zebra apple", explain=True, limit=50, **options)
+    assert (answer.total, answer.left_out, answer.terms) == (13, ("appl",), ("zebra", "appl"))
+    own = {result.content: result.parts["own"] for result in answer.results}
+    assert max(own, key=own.__getitem__) == "zebra apple apple 150"
+    assert own["zebra apple 300"] > own["zebra 100"]
+
+
+@pytest.mark.usefixtures("_counted")
+async def test_a_common_word_is_read_if_the_others_have_few_hits(memory: Memory) -> None:
+    """Also if it is alone, or if there is a filter."""
+    assert (await memory.resource(RESOURCE).search("mouse apple")).total == 201
+    assert (await memory.resource(RESOURCE).search("apple")).total == 200
+    assert (await memory.resource(RESOURCE).search("zebra apple role:user")).total == 209
+
+
+@pytest.mark.usefixtures("_counted")
+async def test_counts_follow_what_is_forgotten(memory: Memory) -> None:
+    """A word that was common in a thread that is gone is rare again, and the doctor finds nothing."""
+    await save_texts(memory, "small", "an apple", "a zebra", *(f"zebra {n}" for n in range(10)))
+    assert (await memory.resource(RESOURCE).search("zebra apple")).left_out == ("appl",)
+    await memory.resource(RESOURCE).forget(thread="t")
+    answer = await memory.resource(RESOURCE).search("zebra apple")
+    assert (answer.total, answer.left_out) == (12, ())
+    assert (await memory.doctor()).findings == ()
+
+
+@pytest.mark.usefixtures("_counted")
+async def test_a_small_thread_has_no_common_words(memory: Memory) -> None:
+    """However common a word is in the other threads: a search in this one finds all its messages."""
+    await save_texts(memory, "small", "an apple", "a zebra", *(f"zebra {n}" for n in range(10)))
+    answer = await memory.resource(RESOURCE).search("zebra apple", thread="small")
+    assert (answer.total, answer.left_out) == (12, ())

@@ -406,6 +406,7 @@ _SAME = {
         (
             "SELECT table_name::text, column_name::text, CASE is_nullable WHEN 'NO' THEN 1 ELSE 0 END"
             " FROM information_schema.columns WHERE table_schema = current_schema()"
+            " AND table_name IN (SELECT tablename FROM pg_tables WHERE schemaname = current_schema())"
         ),
     ),
     "the columns that are unique together, under a condition or not": (

@@ -16,13 +16,24 @@ from memolog.search.bm25 import (
     Draft,
     Posting,
     Stats,
+    Sums,
     draft,
     key_of_message,
     key_of_other,
     seq_of,
 )
 from memolog.search.query import parse
-from memolog.search.rank import WEIGHTS, DocumentDetail, Ranked, Scored, best_of_threads, drafted, rank, statement_in
+from memolog.search.rank import (
+    WEIGHTS,
+    DocumentDetail,
+    Ranked,
+    Scored,
+    best_of_threads,
+    drafted,
+    rank,
+    statement_in,
+    summed,
+)
 from memolog.search.snippets import Marker
 from memolog.text.words import places_of, words_of
 from search.test_snippets import any_text
@@ -57,7 +68,7 @@ def test_common_words_are_passed_over_and_nothing_is_lost(
     terms, stats = postings(random.Random(seed))
 
     def drafted() -> Draft:
-        return draft(terms, stats, prefer=prefer, bonus=0.9, around=True)
+        return draft(Sums(terms, stats, prefer=prefer, bonus=0.9), around=True)
 
     quick = drafted()
     monkeypatch.setattr(drafting, "_LONG_LIST", 10**9)
@@ -124,7 +135,7 @@ def ranked(
     terms = {term for wish in query.wishes for term in wish.terms} & held.keys()
     postings = [Posting(term=term, weight=1.0, keys=held[term]) for term in sorted(terms)]
     stats = Stats(documents=dict.fromkeys((USER, ASSISTANT), 100), lengths=dict.fromkeys((USER, ASSISTANT), 1_000))
-    return rank(drafted(postings, stats, query), query, details, {1: (100, 100)}, speakers, explain=True)
+    return rank(drafted(summed(postings, stats, query), query), query, details, {1: (100, 100)}, speakers, explain=True)
 
 
 def parts_by_place(answer: Ranked) -> dict[int, dict[str, float]]:

@@ -294,6 +294,12 @@ CHECKS: Final = (
         reindexes=True,
     ),
     Check(
+        "index-stats",
+        q.wrong_counts,
+        "The index has wrong counts of {terms} terms, so common words may be taken for rare ones.",
+        reindexes=True,
+    ),
+    Check(
         "index-behind",
         q.unwatched,
         "Some messages of the thread are not indexed and not queued for indexing.",

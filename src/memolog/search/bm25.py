@@ -15,7 +15,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from heapq import nlargest
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -88,7 +87,7 @@ _NEAR: Final = (0.8, 0.6, 0.5, 0.4)
 """The weights of a term that occurs one, two, three and four messages away, because replies follow within a few messages."""
 OTHERS_IN_THREAD: Final = 0.3
 """The weight of words of assistants and tools in a thread, because assistants and tools write more than was asked for."""
-_CLOSELY = 120
+CLOSELY = 120
 _AROUND = 16
 """The number of hits that are ranked in detail, and the number of the best hits whose neighbours are ranked too. Measured on the
 development halves: with 120 and 32 the figures are the same; with 80 and 12 LoCoMo loses 0.7 points (any@10); with 400 and 120
@@ -102,8 +101,10 @@ _LONG_LIST = 256
 _EIGHTHS: Final = 8
 """Average lengths are rounded to an eighth of a word, so that resources with similar averages share their tables."""
 BESIDE: Final = tuple((side * distance, share) for distance, share in enumerate(_NEAR, start=1) for side in (-1, 1))
-_WITHIN: Final = range(-2 * len(_NEAR), 2 * len(_NEAR) + 1)
-"""The distances from a hit in which terms count: near it, and near the messages beside it."""
+_WITHIN: Final = range(-len(_NEAR), len(_NEAR) + 1)
+"""The distances from a hit in which terms count."""
+_BESIDE_TOO: Final = range(-2 * len(_NEAR), 2 * len(_NEAR) + 1)
+"""The same for a hit whose neighbours are ranked too: the distances from the hit and from the messages beside it."""
 _NOTHING: Final[Mapping[str, float]] = {}
 
 _MORE: Final = len(_OFTEN)
@@ -120,6 +121,8 @@ class Posting:
     keys: Sequence[int]
     often: Sequence[int] = ()
     very_often: Sequence[int] = ()
+    occurs: int | None = None
+    """The number of documents with a term that was looked up only in some of them, so that `keys` is not complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,52 +237,76 @@ class Draft:
         return every
 
 
-def draft(
-    postings: Sequence[Posting],
-    stats: Stats,
-    *,
-    prefer: int = -1,
-    bonus: float = 0.0,
-    around: bool = False,
-    allowed: frozenset[int] | None = None,
-) -> Draft:
-    """Score hits by their own words.
+class Sums:
+    """The scores of hits by their own words. The postings must be in the order of their rarity, the rarest first."""
 
-    Documents of the class `prefer` get a `bonus`, as a share of the best score, when the documents to rank in detail are chosen.
-    With `around`, places beside the best hits are chosen too. If `allowed` is given, only these keys are hits. The postings must
-    be in the order of their rarity, the rarest first.
-    """
-    scale = _Scale(stats)
-    weighed: list[tuple[Posting, float]] = []
-    for posting in postings:
-        count = len(posting.keys) + 0.5
-        rarity = max(0.0, math.log(1 + (stats.total + 1 - count) / count)) if stats.total else 0.0
-        weighed.append((posting, rarity * posting.weight))
-    own, passed = _summed(weighed, scale, prefer, is_whole=allowed is not None)
-    total = len(own)
-    if passed:
-        total = len(set[int]().union(own, *(posting.keys for posting, _ in passed)))
-    if allowed is not None:
-        own = {key: score for key, score in own.items() if key in allowed}
-        total = len(own)
-    best = max(own.values(), default=0.0)
-    closely = _best(own, prefer, bonus * best)
-    by_place, thread_terms = _placed(weighed, scale, closely)
+    def __init__(
+        self,
+        postings: Iterable[Posting],
+        stats: Stats,
+        *,
+        prefer: int = -1,
+        bonus: float = 0.0,
+        allowed: frozenset[int] | None = None,
+    ) -> None:
+        """Score the hits.
+
+        Documents of the class `prefer` get a `bonus`, as a share of the best score, when the best documents are chosen. If
+        `allowed` is given, only these keys are hits.
+        """
+        self._stats, self._prefer, self._bonus = stats, prefer, bonus
+        self.scale = _Scale(stats)
+        self.weighed = [(posting, self._factor(posting)) for posting in postings]
+        self.own, self.passed = _summed(self.weighed, self.scale, prefer, is_whole=allowed is not None)
+        self._among: Iterable[int] | None = None
+        self.total = len(self.own)
+        if self.passed:
+            self.total = len(set[int]().union(self.own, *(posting.keys for posting, _ in self.passed)))
+        if allowed is not None:
+            self.own = {key: score for key, score in self.own.items() if key in allowed}
+            self.total = len(self.own)
+
+    def add(self, postings: Iterable[Posting], best: Sequence[int]) -> None:
+        """Add further terms, which are more common, to the best hits. The keys of the postings must be among these."""
+        for posting in postings:
+            factor = self._factor(posting)
+            self.weighed.append((posting, factor))
+            self.scale.add(posting, factor, self.own)
+        # Their scores were the highest and have only risen.
+        self._among = best
+
+    def best(self, count: int) -> list[int]:
+        """Return at most this many keys with the highest scores. If scores are equal, the newest documents come first."""
+        own = self.own if self._among is None else {key: self.own[key] for key in self._among}
+        return _best(own, self._prefer, self._bonus * max(own.values(), default=0.0), count)
+
+    def _factor(self, posting: Posting) -> float:
+        """Return the weight of a term by its rarity."""
+        total = self._stats.total
+        count = (len(posting.keys) if posting.occurs is None else posting.occurs) + 0.5
+        return posting.weight * max(0.0, math.log(1 + (total + 1 - count) / count)) if total else 0.0
+
+
+def draft(sums: Sums, *, around: bool = False) -> Draft:
+    """Choose the hits to rank in detail. With `around`, places beside the best hits are chosen too."""
+    own, weighed = sums.own, sums.weighed
+    closely = sums.best(CLOSELY)
+    by_place, thread_terms = _placed(weighed, sums.scale, closely, _AROUND if around else 0)
     near = _near([key // PLACE for key in closely if key > 0], by_place)
     beside = _beside(closely[:_AROUND], by_place) if around else {}
     least = _NEAR_ENOUGH * max((*near.values(), *beside.values()), default=0.0)
     return Draft(
         own=own,
-        best=best,
+        best=max(own.values(), default=0.0),
         by_place=by_place,
         closely=closely,
         near=near | beside,
         places=sorted(place for place, worth in beside.items() if worth >= least),
         thread_terms=thread_terms,
         idf={posting.term: rarity for posting, rarity in weighed},
-        total=total,
-        passed=passed,
-        scale=scale,
+        total=sums.total,
+        passed=sums.passed,
+        scale=sums.scale,
     )
 
 
@@ -304,42 +331,48 @@ def _summed(
 def _are_ahead(own: Mapping[int, float], most: float, prefer: int) -> bool:
     """Return whether enough hits of the preferred class have a score above `most`, the maximum for any other document."""
     ahead = [key for key, score in own.items() if score > most]
-    if prefer >= 0 and len(ahead) >= _CLOSELY:
+    if prefer >= 0 and len(ahead) >= CLOSELY:
         ahead = [key for key in ahead if key > 0 and key & 3 == prefer]
-    return len(ahead) >= _CLOSELY
+    return len(ahead) >= CLOSELY
 
 
-def _best(own: Mapping[int, float], prefer: int, bonus: float) -> list[int]:
-    """Return the keys with the highest scores. If scores are equal, the newest documents come first."""
+def _best(own: Mapping[int, float], prefer: int, bonus: float, count: int) -> list[int]:
+    """Return at most `count` keys with the highest scores. If scores are equal, the newest documents come first."""
     scores = list(own.values())
     if prefer >= 0:
         scores = [score + bonus if key & 3 == prefer and key > 0 else score for key, score in own.items()]
     # Comparing numbers is much faster than comparing pairs, so pairs are created only for the highest scores.
-    last = nlargest(_CLOSELY, scores)[-1] if len(scores) > _CLOSELY else 0.0
+    last = sorted(scores)[-count] if len(scores) > count else 0.0
     best = sorted([(score, key) for score, key in zip(scores, own, strict=True) if score >= last], reverse=True)
-    return [key for _, key in best[:_CLOSELY]]
+    return [key for _, key in best[:count]]
 
 
 def _placed(
-    weighed: Sequence[tuple[Posting, float]], scale: _Scale, closely: Sequence[int]
+    weighed: Sequence[tuple[Posting, float]], scale: _Scale, closely: Sequence[int], around: int
 ) -> tuple[dict[int, dict[str, float]], dict[int, dict[str, float]]]:
-    """Return the score of each term near the documents to rank in detail, by place, and its frequency in their threads."""
+    """Return the score of each term near the documents to rank in detail, by place, and its frequency in their threads.
+
+    The neighbours of the first `around` documents are ranked too.
+    """
     threads = sorted({thread_of(key) for key in closely if key > 0})
     others = frozenset(key for key in closely if key < 0)
-    near = {key // PLACE + distance for key in closely if key > 0 for distance in _WITHIN}
+    near = {key // PLACE + distance for key in closely[:around] if key > 0 for distance in _BESIDE_TOO}
+    near.update([key // PLACE + distance for key in closely[around:] if key > 0 for distance in _WITHIN])
     by_place: dict[int, dict[str, float]] = {}
     thread_terms: dict[int, dict[str, float]] = {thread: {} for thread in threads}
+    # Threads are compared with each other, so the terms of an only thread need not be counted.
+    count = _weighted_count if len(threads) > 1 else len
     for posting, factor in weighed:
         term, often, very = posting.term, frozenset(posting.often), frozenset(posting.very_often)
         for thread, keys in _by_thread(posting.keys, threads):
-            thread_terms[thread][term] = _weighted_count(keys) * _OFTEN[0]
+            thread_terms[thread][term] = count(keys) * _OFTEN[0]
             for key in [key for key in keys if key // PLACE in near]:
                 step = 0 if key not in often else 2 if key in very else 1
                 by_place.setdefault(key // PLACE, {})[term] = factor * scale.messages[step][key & 0xFF]
         for step, some in enumerate((posting.often, posting.very_often), start=1):
             for thread, keys in _by_thread(some, threads):
                 # The lower frequency was counted before.
-                thread_terms[thread][term] += _weighted_count(keys) * (_OFTEN[step] - _OFTEN[step - 1])
+                thread_terms[thread][term] += count(keys) * (_OFTEN[step] - _OFTEN[step - 1])
         for key in others.intersection(posting.keys) if others else ():
             by_place.setdefault(key // PLACE, {})[term] = factor * scale.of(key, (key in often) + (key in very))
     return by_place, thread_terms

@@ -122,6 +122,7 @@ def clearing_index(resource: str) -> Script[Forgotten]:
     documents = yield reindex_queries.delete_docs_of(resource=resource)
     words = yield reindex_queries.delete_words_of(resource=resource)
     yield reindex_queries.delete_grams_of(resource=resource)
+    yield reindex_queries.delete_counts_of(resource=resource)
     yield reindex_queries.delete_speakers_of(resource=resource)
     yield reindex_queries.delete_stats_of(resource=resource)
     yield reindex_queries.delete_lengths_of(resource=resource)

@@ -27,6 +27,7 @@ from memolog.search.bm25 import (
     Draft,
     Posting,
     Stats,
+    Sums,
     draft,
     is_task,
     seq_of,
@@ -240,12 +241,15 @@ class Ranked:
         return {key: min(floor, every[key] / best) for key in rest}, rest
 
 
-def drafted(postings: Sequence[Posting], stats: Stats, query: Query, allowed: frozenset[int] | None = None) -> Draft:
+def summed(postings: Sequence[Posting], stats: Stats, query: Query, allowed: frozenset[int] | None = None) -> Sums:
     """Score every hit by its own words, with the preferences of this query."""
+    return Sums(postings, stats, prefer=_preferred(query), bonus=WEIGHTS.asked, allowed=allowed)
+
+
+def drafted(sums: Sums, query: Query) -> Draft:
+    """Choose the hits to rank in detail."""
     # The answer to a question may be next to a message with the words of the question. Other queries look only for the words.
-    return draft(
-        postings, stats, prefer=_preferred(query), bonus=WEIGHTS.asked, around=query.is_question, allowed=allowed
-    )
+    return draft(sums, around=query.is_question)
 
 
 def _preferred(query: Query) -> int:
@@ -293,7 +297,8 @@ def _after_their_hits(beside: Iterable[Scored], hits: Iterable[Scored]) -> Itera
     by_place = {one.key // PLACE: one.score for one in hits if one.key > 0}
     for one in beside:
         place = one.key // PLACE
-        limit = max((by_place.get(place + distance, 0.0) for distance, _ in BESIDE), default=0.0) - _JUST_BELOW
+        around = [by_place[place + distance] for distance, _ in BESIDE if place + distance in by_place]
+        limit = max(around, default=0.0) - _JUST_BELOW
         yield one if one.score <= limit or limit <= 0 else one.changed(limit, "beside")
 
 
@@ -329,6 +334,7 @@ class _Scorer:
         # a file with each edit.
         self.authors = frozenset({USER} if query.names_code else {USER, ASSISTANT})
         self.wanted = sum(found.idf.values())
+        self.shares: dict[int, float] = {}
         self.asks_for = query.asks_for
         self.spans = [(to_micros(window.first), to_micros(window.end)) for window in query.windows]
 
@@ -380,8 +386,11 @@ class _Scorer:
 
     def _covered(self, key: int) -> float:
         """Return the share of the words of the query, weighted by rarity, that a document contains."""
-        here = self.found.by_place.get(key // PLACE, _NOTHING)
-        return self._worth(here) / self.wanted if self.wanted else 0.0
+        share = self.shares.get(key)
+        if share is None:
+            here = self.found.by_place.get(key // PLACE, _NOTHING)
+            share = self.shares[key] = self._worth(here) / self.wanted if self.wanted else 0.0
+        return share
 
     def _worth(self, terms: Iterable[str]) -> float:
         return sum(map(self.found.idf.__getitem__, terms))
@@ -509,9 +518,11 @@ def _statement(words: Sequence[str], terms: frozenset[str]) -> Statement:
         stems, plain = terms_of_word(word), folded(word)
         if plain in STOP_WORDS or not terms.isdisjoint(stems):
             continue
-        if plain in _NUMBERS or _DIGIT.search(word):
+        # Most words have only small letters. They are neither figures nor names.
+        is_plain = word.islower() and word.isalpha()
+        if plain in _NUMBERS or (not is_plain and _DIGIT.search(word)):
             figures.add(stems[0])
-        elif _NAME.search(word, 0 if place else 1):
+        elif not is_plain and _NAME.search(word, 0 if place else 1):
             # The first letter of a sentence is skipped, because it is always a capital letter.
             names.add(stems[0])
         else:

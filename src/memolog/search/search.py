@@ -22,7 +22,7 @@ from memolog.search.bm25 import is_task as is_task_key
 from memolog.search.facts import MOST_DOCUMENTS, Fact, facts_for
 from memolog.search.facts import SOURCE as FACT
 from memolog.search.query import Query, parse
-from memolog.search.rank import Ranked, Scored, best_of_threads, of_one_fact, statement_in
+from memolog.search.rank import Ranked, Scored, Statement, best_of_threads, of_one_fact, statement_in
 from memolog.search.snippets import Marker, contains_phrases
 from memolog.search.store import SearchHits
 from memolog.search.values import SOURCES, SearchAnswer, SearchResult, Source
@@ -202,8 +202,18 @@ async def _newest_first(store: "Store", resource: str, found: SearchHits, rows: 
     if not ranked.facts:
         return ranked
     rows |= await store.searching.rows(resource, [key for fact in ranked.facts for key in fact.keys])
-    statements = {key: statement_in(_searched(key, row), found.terms) for key, row in rows.items()}
-    return ranked.rearranged(of_one_fact(fact, statements, found.terms) for fact in ranked.facts)
+    orders: list[Sequence[int]] = []
+    for fact in ranked.facts:
+        # Without a sentence in the best hit that states the fact, the others are not read.
+        keys = [fact.best, *(key for key in fact.keys if key != fact.best)]
+        statements: dict[int, Statement | None] = {}
+        for key in keys:
+            if key in rows:
+                statements[key] = statement_in(_searched(key, rows[key]), found.terms)
+            if statements.get(fact.best) is None:
+                break
+        orders.append(of_one_fact(fact, statements, found.terms))
+    return ranked.rearranged(orders)
 
 
 async def _favouring(

@@ -299,6 +299,16 @@ WHERE CAST(:resource AS TEXT) IS NULL OR s.resource = :resource
 GROUP BY x.scope_pk, s.resource, x.kind, x.documents, x.length
 HAVING x.documents <> COUNT(d.doc) OR x.length <> COALESCE(SUM(d.length), 0)
 
+-- wrong_counts --
+SELECT s.pk AS key, 'the index of ' || s.resource AS place, s.resource, COUNT(*) AS terms
+FROM (SELECT scope_pk, term FROM (
+    SELECT scope_pk, term, documents FROM search_counts
+    UNION ALL SELECT scope_pk, term, -1 FROM search_counted) AS each_one
+  GROUP BY scope_pk, term HAVING SUM(documents) <> 0) AS wrong
+JOIN search_scopes s ON s.pk = wrong.scope_pk
+WHERE CAST(:resource AS TEXT) IS NULL OR s.resource = :resource
+GROUP BY s.pk, s.resource
+
 -- unwatched --
 SELECT t.pk AS key, 'thread ' || t.id || ' of ' || t.resource AS place, t.resource FROM threads t
 WHERE (CAST(:resource AS TEXT) IS NULL OR t.resource = :resource) AND (t.indexed_seq > t.last_seq

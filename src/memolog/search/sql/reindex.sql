@@ -14,6 +14,9 @@ RETURNING word
 -- delete_grams_of --
 DELETE FROM search_grams WHERE scope_pk IN (SELECT pk FROM search_scopes WHERE resource = :resource)
 
+-- delete_counts_of --
+DELETE FROM search_counts WHERE scope_pk IN (SELECT pk FROM search_scopes WHERE resource = :resource)
+
 -- delete_speakers_of --
 DELETE FROM search_speakers WHERE scope_pk IN (SELECT pk FROM search_scopes WHERE resource = :resource)
 

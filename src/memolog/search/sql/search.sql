@@ -156,6 +156,14 @@ SELECT wanted.column1 AS term, (
     SELECT rowid FROM search_index(wanted.column1) WHERE rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :most) AS found
 ) AS keys FROM (VALUES :terms()) AS wanted
 
+-- common_terms --
+-- The terms that occur in more than so many of the counted documents.
+SELECT term, documents FROM search_counts WHERE scope_pk = :scope_pk AND term IN (:terms[]) AND documents > :most
+
+-- terms_of --
+-- All terms of some documents, each between quotes.
+SELECT doc, CAST(terms AS TEXT) AS terms FROM search_docs WHERE doc IN (:docs[])
+
 -- details --
 -- The details of the documents at some places. A place is a key without its last eight bits.
 SELECT doc, at, traits, speaker FROM search_docs WHERE doc >> 8 IN (:places[])
