@@ -100,13 +100,14 @@ def measured() -> str:
 
 def main() -> None:
     """Print one row for the arguments."""
+    prices = Prices()
     parser = argparse.ArgumentParser(description="Compute the size and the cost of a memory.")
     parser.add_argument("--resources", type=int, default=1_000_000)
     parser.add_argument("--messages", type=int, default=10_000, help="messages of each resource")
     parser.add_argument("--months", type=float, default=12.0, help="the time in which all messages are written")
-    parser.add_argument("--gigabyte", type=float, default=Prices.gigabyte_month, help="dollars for a gigabyte a month")
-    parser.add_argument("--core", type=float, default=Prices.core_month, help="dollars for a core a month")
-    parser.add_argument("--tokens", type=float, default=Prices.million_tokens, help="dollars for a million tokens")
+    parser.add_argument("--gigabyte", type=float, default=prices.gigabyte_month, help="dollars for a gigabyte a month")
+    parser.add_argument("--core", type=float, default=prices.core_month, help="dollars for a core a month")
+    parser.add_argument("--tokens", type=float, default=prices.million_tokens, help="dollars for a million tokens")
     given = parser.parse_args()
     prices = Prices(gigabyte_month=given.gigabyte, core_month=given.core, million_tokens=given.tokens)
     print(table([growth(given.resources, given.messages, months=given.months, prices=prices)]))

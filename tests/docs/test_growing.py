@@ -47,6 +47,21 @@ def _named(page: str, pattern: str) -> set[str]:
     return set(re.findall(r"\w+", found[1])) - {"and"}
 
 
+def test_the_command_of_the_page(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """It needs none of its options. A price changes its column."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    module: Any = importlib.import_module("growth")
+    rows: list[str] = []
+    for options in ([], ["--tokens", "0.5"]):
+        monkeypatch.setattr("sys.argv", ["growth.py", *options])
+        module.main()
+        rows.append(capsys.readouterr().out.splitlines()[-1])
+    (plain, dear) = ([cell.strip() for cell in row.split("|")] for row in rows)
+    assert plain[1:3] == ["1,000,000", "10,000"]
+    assert plain[:8] == dear[:8]
+    assert float(dear[8].strip("$").replace(",", "")) == 2 * float(plain[8].strip("$").replace(",", ""))
+
+
 def test_the_model_grows_with_the_number_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten times as many resources, or a tenth of the time, need ten times as much."""
     monkeypatch.syspath_prepend(str(ROOT / "docs"))

@@ -259,7 +259,7 @@ async def test_a_second_reflection_leaves_the_first_as_it_is(address: str, clock
     story = Talk(address, clock, in_one("Assistant wrote the parts of the program"))
     async with story.memory as memory:
         thread, found = memory.thread("t1", resource="alice"), list[list[str]]()
-        for number in range(20):
+        for number in range(40):
             await story.tell((f"Name{number} keeps {number} dogs near Town{number}",), answers=12)
             await memory.settled()
             clock.advance(days=1)
@@ -269,7 +269,7 @@ async def test_a_second_reflection_leaves_the_first_as_it_is(address: str, clock
         assert len(before) == 1
         assert several[0] == before[0]
         log = await story.log()
-        assert [n for n in range(20) if f"Name{n} keeps {n} dogs near Town{n}" not in log] == []
+        assert [n for n in range(40) if f"Name{n} keeps {n} dogs near Town{n}" not in log] == []
         await thread.restore(0)
         assert "<reflection " not in await story.log()
         assert (await memory.doctor()).is_healthy

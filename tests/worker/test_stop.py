@@ -2,14 +2,18 @@
 
 import asyncio
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import pytest
 
 from kit.clock import until
 from kit.engines import engines
 from memolog import AssistantMessage, Memory
 from memolog.apps.worker.process import WorkerOptions, run_until_signal, run_worker
 from memolog.apps.worker.work import WorkerCounts
+from memolog.errors import ConfigError
 from memolog.observer.model import ModelReply, ModelRequest
 from memolog.testing import ScriptedModel
 from worker.children import LIMIT
@@ -145,3 +149,17 @@ async def test_the_second_signal_ends_a_worker_at_once(address: str) -> None:
     assert await doing is None
     async with Memory(address, config=PATIENT) as memory:
         assert [one.reason for one in await memory.due()] == ["a run was left behind"]
+
+
+async def test_a_worker_whose_model_cannot_be_used_does_nothing(address: str) -> None:
+    """It must not make logs with the embedded observer instead of the model that is set."""
+    said: list[str] = []
+
+    def report(text: str, values: Mapping[str, Any]) -> None:
+        said.append(text)
+
+    with pytest.raises(ConfigError, match="opnai"):
+        await run_worker(
+            address, PATIENT, WorkerOptions(once=True), report=report, stop=asyncio.Event(), model="opnai:gpt-5-mini"
+        )
+    assert said == []

@@ -34,6 +34,8 @@ class JsonFormatter(logging.Formatter):
 
 def set_up_log(form: LogFormat) -> None:
     """Write the log of this process to standard error as JSON. With `text`, leave logging as it is."""
+    # While a server is away, asyncpg writes a traceback at each try to connect. Memolog reports that in one sentence.
+    logging.getLogger("asyncpg.pool").setLevel(logging.CRITICAL)
     if form == "json":
         handler = logging.StreamHandler()
         handler.setFormatter(JsonFormatter())

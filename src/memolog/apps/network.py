@@ -50,8 +50,8 @@ def check_token(token: str, name: str, error: type[MemologError]) -> None:
         )
 
 
-def open_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on an address. Port 0 means any free port."""
+def open_socket(host: str, port: int, *, options: tuple[str, str] = ("--host", "--port")) -> socket.socket:
+    """Return a socket that listens on an address. Port 0 means any free port. `options` are named in errors."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=128)
@@ -60,7 +60,7 @@ def open_socket(host: str, port: int) -> socket.socket:
         why = f"another program uses port {port}" if is_used else str(error)
         raise StoreUnavailable(
             f"The server cannot listen on {host}:{port}: {why}.",
-            then=f"Choose another {'--port' if is_used else '--host or --port'}. Port 0 means any free port.",
+            then=f"Choose another {options[1] if is_used else ' or '.join(options)}. Port 0 means any free port.",
         ) from error
 
 

@@ -83,7 +83,8 @@ async def run_worker(
         raise ConfigError("A worker writes to the database.", then="Set read_only = False.")
     if path is None:
         _check_packages()
-    config = config.with_overrides({"background": "worker", "close_timeout": _CLOSE_SECONDS})
+    # A worker with a model that cannot be used must not make logs with the embedded observer: `strict` raises the error instead.
+    config = config.with_overrides({"background": "worker", "close_timeout": _CLOSE_SECONDS, "strict": True})
     with ExitStack() as stack:
         if path is not None:
             stack.enter_context(only_worker(path))
@@ -138,7 +139,7 @@ async def _monitored(work: Work, options: WorkerOptions) -> AsyncGenerator[None]
         server_header=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    listener = open_socket(host, options.metrics_port)
+    listener = open_socket(host, options.metrics_port, options=("--metrics-host", "--metrics-port"))
     url = url_of(host, listener.getsockname()[1])
     async with serving(config, listener):
         work.report(f"metrics are served at {url}/metrics", {"event": "listening", "url": url})
