@@ -262,6 +262,8 @@ class Connection:
     async def _open(self) -> Components:
         await asyncio.to_thread(_import_tracing)
         self.bus.meters = [record for record in (meter(),) if record is not None]
+        # First, because with `strict` this may raise, and then no database must stay open.
+        observer, reflector = await self._observers()
         store = await open_with(
             self.address,
             clock=self.clock,
@@ -272,7 +274,6 @@ class Connection:
         )
         # This id is unique among all processes that ever use this database.
         owner = f"{os.getpid()}-{store.new_id()}"
-        observer, reflector = await self._observers()
         executor = RunExecutor(store, observer, reflector, counter=self.counter, extractors=self._extractors)
         store.processes.lease = self.config.lease
         store.processes.silence = min(store.processes.silence, self.config.lease)
