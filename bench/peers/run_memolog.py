@@ -119,7 +119,8 @@ class Observer:
             system = json.dumps({"role": "system", "content": request.system}, ensure_ascii=False)
             messages = [system, json.dumps(request.text, ensure_ascii=False)]
             scripted.call("observer" if is_observer else "reflector", "", messages, text)
-            return ModelReply(text=text)
+        await asyncio.sleep(0)
+        return ModelReply(text=text)
 
 
 def message_of(value: dict[str, Any]) -> NewMessage:
@@ -151,6 +152,8 @@ async def play(run: Run, memory: Memory, steps: list[Step], meter: Meter, backgr
                 texts = [json.dumps(message, ensure_ascii=False) for message in request]
                 scripted.call("agent", step.thread, texts, "")
                 usage = Usage(model="scripted", input_tokens=counts.of(texts), output_tokens=counts.of([str(answer)]))
+            # Every model yields to the event loop at least once.
+            await asyncio.sleep(0)
             await turn.record(answer, usage=usage)
             if not is_one_turn or step is steps[-1]:
                 await turn.__aexit__(None, None, None)

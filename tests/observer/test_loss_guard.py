@@ -428,12 +428,12 @@ def test_settled_statements_are_not_shown_again() -> None:
         line("User moved the bakery from Ghent to Bruges", "high", 4, tokens=10),
         line("The agent drafted a letter", "medium", 5, tokens=10),
     ]
-    shown, staying = lines_to_condense(lines)
+    shown, staying = at_once(lines_to_condense(lines))
     assert shown == (lines[0], *lines[2:])
     assert staying == (lines[1],)
     # Without a new line, there is nothing else to condense than the old ones.
-    assert lines_to_condense(lines[:2]) == (tuple(lines[:2]), ())
-    assert lines_to_condense(lines[3:]) == (tuple(lines[3:]), ())
+    assert at_once(lines_to_condense(lines[:2])) == (tuple(lines[:2]), ())
+    assert at_once(lines_to_condense(lines[3:])) == (tuple(lines[3:]), ())
 
 
 def test_a_nested_line_stays_with_its_parent() -> None:
@@ -445,7 +445,7 @@ def test_a_nested_line_stays_with_its_parent() -> None:
         old("The car is red", 4, parent=3),
         line("The agent drafted a letter", "medium", 5, tokens=10),
     ]
-    shown, staying = lines_to_condense(lines)
+    shown, staying = at_once(lines_to_condense(lines))
     assert shown == (lines[0], lines[1], lines[4])
     assert staying == (lines[2], lines[3])
 

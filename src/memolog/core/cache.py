@@ -50,6 +50,13 @@ class Cache(Generic[K, V]):
                 dropped, _ = self._values.popitem(last=False)
                 self._weight -= self._weights.pop(dropped, 0)
 
+    def drop(self, is_stale: Callable[[V], bool]) -> None:
+        """Drop the values for which `is_stale` returns True."""
+        with self._gate:
+            for key in [key for key, value in self._values.items() if is_stale(value)]:
+                del self._values[key]
+                self._weight -= self._weights.pop(key, 0)
+
     def _is_full(self) -> bool:
         is_heavy = self._heaviest is not None and self._weight > self._heaviest
         return is_heavy or len(self._values) > self._most
@@ -127,6 +134,10 @@ def grown(
         before, made, weight = known.get(id(given[0])) or ((), empty, 0)
         if given[: len(before)] != before:
             before, made, weight = (), empty, 0
+        if not before:
+            # After an activation a tail begins later. The longer sequence ends with one of these values, and is not needed again.
+            present = set(map(id, given))
+            known.drop(lambda entry: id(entry[0][-1]) in present)
         if len(given) > len(before):
             new = given[len(before) :]
             made = add(made, new)

@@ -115,7 +115,7 @@ class NewMessage:
             object.__setattr__(self, "speaker", self.speaker[:LONGEST_SPEAKER])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Message:
     """One stored row of a message. A message may have several rows, numbered from 0 by `continuation`."""
 

@@ -4,8 +4,8 @@ from dataclasses import fields
 from datetime import datetime
 from functools import cache
 from typing import Any, Final, TypeVar, cast
+from weakref import WeakValueDictionary
 
-from memolog.core.cache import Cache, emptied
 from memolog.core.clock import from_micros
 from memolog.core.exact_json import JsonObject, loads, unpack
 from memolog.core.message import Message, parts_from_json
@@ -19,11 +19,10 @@ T = TypeVar("T")
 NANO = 1_000_000_000
 """Costs are stored as whole numbers of billionths of a dollar."""
 
-# The tail is read at every step, so parsed messages are cached by the hash of their row: the row itself has the text a second
-# time. Rows with longer parts are not cached, to limit the cache to a few megabytes. Cached messages are shared, so callers must
-# not change them.
-_REMEMBERED_CHARACTERS = 4096
-_KNOWN: Final = emptied(Cache[int, Message](2048))
+# Several readers use the messages of a tail, so a row is parsed once while its message is used: equal rows give the same object,
+# by which other caches recognise it. The key is the hash of the row, because the row itself has the text a second time.
+# Messages are shared, so callers must not change them.
+_IN_USE: Final = WeakValueDictionary[int, Message]()
 
 
 def object_in(text: str) -> JsonObject:
@@ -58,13 +57,10 @@ def _places_of_fields(
 
 def message_from_row(row: Row) -> Message:
     """Return the message of a row with the columns of `select_messages`."""
-    if len(row.parts) > _REMEMBERED_CHARACTERS:
-        return _message(row)
     key = hash(row)
-    known = _KNOWN.get(key)
+    known = _IN_USE.get(key)
     if known is None or (known.id, known.seq, known.thread) != (row.id, row.seq, row.thread):
-        known = _message(row)
-        _KNOWN.put(key, known)
+        _IN_USE[key] = known = _message(row)
     return known
 
 

@@ -214,7 +214,10 @@ class Core:
             if not hold.is_held:
                 # `_join` released the lock while it waited for a model. Acquire it again, to activate the result.
                 await (hold.take() if waited or not is_turn else hold.try_take())
+            # An activation, the new snapshot and the context take milliseconds each, so other tasks run between them.
+            await asyncio.sleep(0)
             snapshot = await self._read(resource, thread, config, asked, hold)
+            await asyncio.sleep(0)
         await self._journal.flush(resource)
         return snapshot, names
 

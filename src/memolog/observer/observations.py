@@ -363,8 +363,12 @@ def gaps_of(drafts: Sequence[ReflectedDraft], lines: Sequence[Observation]) -> G
 _RELATED: Final = 0.5
 
 
-def lines_to_condense(lines: Sequence[Observation]) -> tuple[tuple[Observation, ...], tuple[Observation, ...]]:
+def lines_to_condense(
+    lines: Sequence[Observation],
+) -> Generator[None, None, tuple[tuple[Observation, ...], tuple[Observation, ...]]]:
     """Return the lines that a reflector is shown, and the lines that stay as they are, both in their order.
+
+    Yield after each line whose words are read.
 
     A 🔴 or ✅ line of an earlier reflection is condensed already and must not be dropped, so it stays unless it is among the
     lines that share most words with the new ones. A line stays or is shown together with its parent and its nested lines.
@@ -381,9 +385,17 @@ def lines_to_condense(lines: Sequence[Observation]) -> tuple[tuple[Observation, 
     new = [line for line in lines if line.id not in old_ids]
     if not old or not new:
         return tuple(lines), ()
-    words = [frozenset(word for line in family for word in content_words(line.text)) for family in old]
+    words: list[set[str]] = []
+    for family in old:
+        words.append(set())
+        for line in family:
+            words[-1].update(content_words(line.text))
+            yield
     counts = Counter(word for several in words for word in several)
-    said = frozenset(word for line in new for word in content_words(line.text))
+    said = set[str]()
+    for line in new:
+        said.update(content_words(line.text))
+        yield
     near = [sum(1 / counts[word] for word in several & said) for several in words]
     room = _RELATED * sum(line.tokens for line in new)
     for place in sorted(range(len(old)), key=near.__getitem__, reverse=True):

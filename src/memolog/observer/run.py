@@ -586,7 +586,7 @@ class RunExecutor:
         size = sum(line.tokens for line in lines)
         # The embedded reflector reads all lines, because it costs no tokens, and needs no room for other words.
         is_embedded = isinstance(observer, EmbeddedObserver)
-        shown, staying = (lines, ()) if is_embedded else lines_to_condense(lines)
+        shown, staying = (lines, ()) if is_embedded else await in_slices(lines_to_condense(lines))
         shown_size = sum(line.tokens for line in shown)
         # The target has room for the lines that must not be dropped and for the words that join them.
         needed = sum(line.tokens for line in shown if line.priority in KEPT)
