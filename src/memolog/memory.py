@@ -44,7 +44,7 @@ from memolog.db.scope import Page, check_choices, check_id, check_number, check_
 from memolog.db.sqlite_files import clean_file
 from memolog.errors import ConfigError, Conflict, InputError, MemologError, NotSaved, StoreClosed
 from memolog.events import Bus, Event, new_generation_event
-from memolog.log.due import WaitingLog, WaitingThread
+from memolog.log.due import WaitingLog, WaitingThread, Why
 from memolog.log.journal import StoredEvent
 from memolog.log.render import Log, reading_order
 from memolog.log.snapshot import OTHER_ROWS, GroupRow, Snapshot
@@ -1128,11 +1128,12 @@ class Memory:
         thread = log.thread
         config, _ = overridden(await components.config_for(log.resource), thread.overrides)
         if config.observe:
-            why = log.why_due(config, await components.factor(log.resource, thread.last_model), now)
+            factor = await components.factor(log.resource, thread.last_model)
+            why = await components.store.due.why(log, config, factor, now)
         else:
-            why = ("messages may be compacted", False) if config.compaction.automatic else None
-        job = LookJob(resource=log.resource, thread=thread.id, is_shared=log.is_shared, rest=bool(why and why[1]))
-        due = DueLog(job=job, reason=why[0], state=(why[0], *log.state)) if why else None
+            why = Why("compact", "messages may be compacted") if config.compaction.automatic else None
+        job = LookJob(resource=log.resource, thread=thread.id, is_shared=log.is_shared, rest=bool(why and why.rest))
+        due = DueLog(job=job, reason=why.reason, state=(why.reason, *log.state)) if why else None
         if not config.observe:
             return due, lambda _: True
         # After failures the log may have work again when its pause is over.
@@ -1142,7 +1143,7 @@ class Memory:
     async def measures(self) -> Measures:
         """Return the work that waits in the database, its runs and its costs. `/metrics` of the servers calls it.
 
-        Reads in one transaction and writes nothing. Looks at the 500 threads whose new messages wait the longest.
+        Writes nothing. Looks at the 500 threads whose new messages wait the longest.
         """
         components, now = await self.open(), self.clock.now()
         scope = self.config.scope if "scope" in self.config.named else None
@@ -1158,7 +1159,8 @@ class Memory:
             config, _ = overridden(configs[key], thread.overrides)
             model = canonical_model(thread.last_model) if thread.last_model else ""
             if config.observe:
-                kind = log.kind_due(config, stored.factors.get((resource, model), 1.0), now)
+                why = await components.store.due.why(log, config, stored.factors.get((resource, model), 1.0), now)
+                kind = why.kind if why else None
                 waiting += [one.oldest for one in log.threads if one.oldest is not None]
             else:
                 kind = "compact" if config.compaction.automatic else None

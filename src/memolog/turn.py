@@ -21,7 +21,7 @@ from memolog.core.message import NewMessage
 from memolog.core.run import Usage
 from memolog.errors import InputError, MemologError, ModelFailed, StoreClosed, StoreError
 from memolog.events import StepEnded, Trimmed
-from memolog.log.decide import batch_step, next_step
+from memolog.log.decide import filled_step, next_step
 from memolog.log.snapshot import Snapshot
 from memolog.log.state import Asked
 from memolog.log.status import outage_of, windows_of
@@ -74,7 +74,8 @@ class Turn:
         self._snapshot: Snapshot | None = None
         self._last: Made | None = None
         self._found: tuple[int, tuple[Passage, ...]] | None = None
-        self._unspanned = self._uncovered = 0
+        # The tokens that the log did not cover when the last context was built, and those in no group and no run, by thread.
+        self._uncovered, self._free = 0, dict[str, int]()
         self._factor_used = 1.0
         self._is_begun = self._is_over = self._is_beating = self._is_configured = False
         self._beating = ExitStack()
@@ -323,7 +324,7 @@ class Turn:
             hold.give()
         view = self._view(snapshot, ephemeral, await self._passages(snapshot, budget))
         made = await components.contexts.build(view, window=components.window(self.resource, self._model))
-        self._unspanned, self._uncovered, self._own_outbox.saved_tokens = made.unspanned, made.uncovered, 0
+        self._uncovered, self._free, self._own_outbox.saved_tokens = made.uncovered, dict(made.free), 0
         await self._after_build(made)
         return made
 
@@ -499,20 +500,17 @@ class Turn:
             return self._config.buffer_on_idle
         new, factor = self._own_outbox.saved_tokens + new, self._factor_used
         log = calibrated(factor, sum(group.tokens for group in self._snapshot.groups))
+        free = {**self._free, self.thread: self._free.get(self.thread, 0) + new}
         step = next_step(
             self._config,
             log=log,
             uncovered=calibrated(factor, self._uncovered + new),
-            taken=calibrated(factor, self._uncovered - self._unspanned),
+            taken=calibrated(factor, self._uncovered - sum(self._free.values())),
         )
         if step is None:
             return False
-        beside = self._snapshot.beside
-        has_others = bool(self._snapshot.others or (beside and (beside.tails or beside.more_threads)))
-        if has_others and calibrated(factor, new) < step // 2:
-            # The new messages are probably short parts of several threads. If not, the next turn finds that they are due.
-            step = batch_step(step, self._config.threshold_for(log))
-        return calibrated(factor, self._unspanned + new) >= step
+        stretches = [calibrated(factor, tokens) for tokens in free.values() if tokens]
+        return sum(stretches) >= filled_step(stretches, step, self._config.threshold_for(log))
 
     def _degrade(self, what: str, error: Exception, *, has_failed_already: bool = False) -> None:
         """Report a failure. Raises the error if `strict` is set or the caller must correct a message."""

@@ -7,10 +7,10 @@ import pytest
 
 from kit.clock import until
 from kit.engines import engines
-from memolog import Memory
+from memolog import Memory, UserMessage
 from memolog.apps.worker import queue
 from worker.children import LIMIT, a_worker, is_drained
-from worker.test_stop import PATIENT, Gated, turns_of, worker_here
+from worker.test_stop import PATIENT, WORDS, Gated, turns_of, worker_here
 
 engine_name = engines("sqlite", "postgres")
 
@@ -54,12 +54,28 @@ async def test_once_waits_for_a_lease(address: str) -> None:
     assert here.told[-1]["held"] == 0
 
 
+def never(seconds: int) -> str:
+    """Return a schedule without a sweep during a test."""
+    del seconds
+    return "0 0 29 2 *"
+
+
+async def test_a_look_finds_work_without_a_job(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages that no turn has asked for are found after the next look at any log, not only by the next periodic sweep."""
+    monkeypatch.setattr(queue, "_cron", never)
+    async with Memory(postgres_url, config=PATIENT) as memory:
+        await memory.thread("blue", resource="alice").save([UserMessage(WORDS * 20) for _ in range(4)])
+        assert [due.job.thread for due in await memory.due()] == ["blue"]
+        worker = worker_here(postgres_url)
+        worker.model.gate.set()
+        await turns_of(memory, "red")
+        await until(lambda: is_drained(memory, "red", "blue"), LIMIT)
+    worker.stop.set()
+    assert (await worker.task).runs > 1
+
+
 async def test_a_run_is_taken_over_when_its_lease_ends(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker on PostgreSQL need not wait for its next sweep, which is never in this test."""
-
-    def never(seconds: int) -> str:
-        del seconds
-        return "0 0 29 2 *"
 
     monkeypatch.setattr(queue, "_cron", never)
     async with Memory(postgres_url, config=PATIENT) as memory:

@@ -6,7 +6,7 @@ give equal bytes. A record contains numbers and ids, but no copies of messages.
 
 import logging
 from bisect import bisect_left
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from operator import attrgetter
@@ -269,8 +269,8 @@ class Made:
     record: JsonObject
     uncovered: int = 0
     """The tokens of messages that the log does not cover."""
-    unspanned: int = 0
-    """The part of `uncovered` that is after all buffered groups and runs of its thread."""
+    free: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The part of `uncovered` that is after all buffered groups and runs of its thread, by thread."""
     files: tuple[Message, ...] = ()
     """The stored messages with large files that the context shows."""
     is_backlog: bool = False
@@ -331,12 +331,12 @@ class Contexts:
         if window is not None and view.limit is None and context.tokens.total > window:
             view = replace(view, limit=window)
             context = await offload(build, view, when=is_long)
-        uncovered, unspanned = _uncovered(read)
+        uncovered, free = _uncovered(read)
         return Made(
             context=context,
             record=_record(view, context),
             uncovered=uncovered,
-            unspanned=unspanned,
+            free=free,
             files=_large_files(view, context),
             is_backlog=unread > 0,
         )
@@ -595,15 +595,19 @@ def _record(view: View, context: Context) -> dict[str, object]:
     }
 
 
-def _uncovered(snapshot: Snapshot) -> tuple[int, int]:
-    """Return the values of `uncovered` and `unspanned` in `Made`."""
+def _uncovered(snapshot: Snapshot) -> tuple[int, dict[str, int]]:
+    """Return the values of `uncovered` and `free` in `Made`."""
     ends: dict[str, int] = {}
     for holder in (*snapshot.buffered, *snapshot.runs):
         if holder.thread is not None and holder.span is not None:
             ends[holder.thread] = max(holder.span.last, ends.get(holder.thread, 0))
-    own = ends.get(snapshot.thread.id, 0)
+    own = snapshot.thread.id
     live = [message for message in snapshot.tail if message.state == "live"]
-    others = [row for row in snapshot.others if row.state == "live"]
-    uncovered = sum(message.tokens for message in live) + sum(row.tokens for row in others)
-    free = sum(message.tokens for message in live if message.seq > own)
-    return uncovered, free + sum(row.tokens for row in others if row.seq > ends.get(row.thread, 0))
+    uncovered = sum(message.tokens for message in live)
+    free = {own: sum(message.tokens for message in live if message.seq > ends.get(own, 0))}
+    for row in snapshot.others:
+        if row.state == "live":
+            uncovered += row.tokens
+            if row.seq > ends.get(row.thread, 0):
+                free[row.thread] = free.get(row.thread, 0) + row.tokens
+    return uncovered, free

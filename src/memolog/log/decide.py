@@ -49,8 +49,8 @@ _LEAST_FACTOR, _MOST_FACTOR = 0.75, 1.25
 # One model call can observe short spans of several threads. Together they have at most this many tokens, because a failed call
 # loses all of them.
 _BATCH_TOKENS = 10_000
-GROWTH = 0.1
-"""After a reflection the log must grow by at least this share of its limit before the next reflection."""
+# After a reflection the log must grow by at least this share of its limit before the next reflection.
+_GROWTH = 0.1
 
 _OPENS: Callable[[Weight], tuple[str, ...]] = attrgetter("opens")
 
@@ -134,7 +134,7 @@ def _has_room(state: State, config: Config) -> bool:
     The tokens of the next group are not known yet, so it is assumed to be like the largest one in the log.
     """
     largest = max((entry.tokens for entry in state.entries if entry.kind == "observer"), default=0)
-    until_reflected = state.log.settled_tokens + round(GROWTH * config.reflect_at)
+    until_reflected = state.log.settled_tokens + round(_GROWTH * config.reflect_at)
     most = max(config.reflect_block_at - state.scaled(largest), until_reflected)
     return state.log_tokens < most
 
@@ -232,20 +232,14 @@ def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
             waiting = may_wait and run.status == "running"
             return Reflect(run=run.id, groups=(), reason=_full(state, config), wait=True) if waiting else None
     if not by_hand:
-        is_untried = state.log.generation == 0 and not state.log.settled_tokens
-        has_grown = is_untried or state.log_tokens >= state.log.settled_tokens + GROWTH * config.reflect_at
-        if state.log_tokens < config.reflect_background_at or not has_grown:
+        if not may_reflect(config, state.log.generation, state.log_tokens, state.log.settled_tokens):
             return None
         # A shared log is not reflected before each of its threads was observed once.
         is_new = state.scope == "resource" and any(tail.weights and not tail.hinted for tail in state.tails)
         if is_new and not is_urgent:
             return None
-    groups = _to_condense(state, config, now)
-    # A single reflection is condensed again only if the log would not fit otherwise.
-    if _is_condensed(groups) and (by_hand or not groups or state.log_tokens < config.reflect_at):
-        return None
-    if not (by_hand or is_urgent) and state.scaled(sum(entry.tokens for entry in groups)) < GROWTH * config.reflect_at:
-        # A few observations can hardly be shortened, so they are not worth a model call.
+    groups = condensable(state, config, now)
+    if not groups:
         return None
     reason = "asked for by hand" if by_hand else _full(state, config)
     room = _room(state, config, groups)
@@ -318,12 +312,28 @@ def _is_condensed(groups: tuple[GroupRow, ...]) -> bool:
     return not groups or (len(groups) == 1 and groups[0].kind == "reflection")
 
 
-def _to_condense(state: State, config: Config, now: datetime) -> tuple[GroupRow, ...]:
-    """Return the groups of a new reflection: the oldest ones, without earlier reflections if the log fits with them."""
-    groups = oldest_slice(state, config, now)
-    if "reflect" in state.asked.by_hand:
-        return state.entries if _is_condensed(groups) else groups
-    return groups[len(_head(groups)) :] if _fits_after(state, config, groups) else groups
+def may_reflect(config: Config, generation: int, tokens: int, settled: int) -> bool:
+    """Return whether a log is large enough to be reflected, and has grown since it had its `settled` tokens."""
+    is_untried = generation == 0 and not settled
+    return tokens >= config.reflect_background_at and (is_untried or tokens >= settled + _GROWTH * config.reflect_at)
+
+
+def condensable(state: State, config: Config, now: datetime) -> tuple[GroupRow, ...]:
+    """Return the groups of a new reflection: the oldest ones, without earlier reflections if the log fits with them.
+
+    Return () if a reflection is not worth a model call.
+    """
+    groups, by_hand = oldest_slice(state, config, now), "reflect" in state.asked.by_hand
+    if by_hand:
+        groups = state.entries if _is_condensed(groups) else groups
+    elif _fits_after(state, config, groups):
+        groups = groups[len(_head(groups)) :]
+    # A single reflection is condensed again only if the log would not fit otherwise.
+    if _is_condensed(groups) and (by_hand or state.log_tokens < config.reflect_at):
+        return ()
+    # A few observations can hardly be shortened.
+    is_small = state.scaled(sum(entry.tokens for entry in groups)) < _GROWTH * config.reflect_at
+    return () if is_small and not by_hand and state.log_tokens < config.reflect_block_at else groups
 
 
 def _head(groups: tuple[GroupRow, ...]) -> tuple[GroupRow, ...]:
@@ -352,7 +362,9 @@ def _room(state: State, config: Config, groups: tuple[GroupRow, ...]) -> int | N
     if groups[0] is not state.entries[0]:
         return None
     rest = sum(group.tokens for group in state.entries) - sum(group.tokens for group in groups)
-    return max(state.counted(config.reflect_at // 2), state.counted(round((1 - 2 * GROWTH) * config.reflect_at)) - rest)
+    return max(
+        state.counted(config.reflect_at // 2), state.counted(round((1 - 2 * _GROWTH) * config.reflect_at)) - rest
+    )
 
 
 def _full(state: State, config: Config) -> str:
@@ -407,15 +419,10 @@ def filled_step(tokens: Sequence[int], step: int, limit: int) -> int:
     """Return the step for stretches with these tokens. Short stretches of several threads wait until one call is full.
 
     Each call repeats the instructions and the end of the log. Every thread has a group of its own, so a larger step does not make
-    the groups larger.
+    the groups larger. `limit` has the tokens at which the tail is full.
     """
     is_batch = len(tokens) > 1 and max(tokens) < step // 2
-    return batch_step(step, limit) if is_batch else step
-
-
-def batch_step(step: int, limit: int) -> int:
-    """Return the step for short stretches of several threads. `limit` has the tokens at which the tail is full."""
-    return max(step, min(_BATCH_TOKENS, limit // 3))
+    return max(step, min(_BATCH_TOKENS, limit // 3)) if is_batch else step
 
 
 def _is_urgent(state: State, config: Config) -> bool:

@@ -8,7 +8,7 @@ a tool call has no result yet.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from memolog.core.clock import from_micros, to_micros
 from memolog.core.config import Config
@@ -18,9 +18,11 @@ from memolog.core.measures import WorkKind
 from memolog.core.observation import Scope
 from memolog.db.engine import Calls, writes
 from memolog.db.queries import Row, Script, load_queries
-from memolog.db.rows import moment, object_in
+from memolog.db.rows import from_row, moment, object_in
 from memolog.db.scope import check_ids
-from memolog.log.decide import GROWTH, breaker_is_open, filled_step, is_due, next_step
+from memolog.log.decide import breaker_is_open, condensable, filled_step, is_due, may_reflect, next_step
+from memolog.log.snapshot import GroupRow, ThreadHead, find_log
+from memolog.log.state import Asked, State
 from memolog.text.tokens import calibrated
 
 q = load_queries("log/due")
@@ -29,6 +31,15 @@ q = load_queries("log/due")
 _PAGE: Final = 200
 # More are needed only if workers take the job between two statements again and again. Then a sweep finds the work.
 _DEFER_ATTEMPTS: Final = 3
+
+
+class Why(NamedTuple):
+    """Why a worker should look at a log."""
+
+    kind: WorkKind
+    reason: str
+    rest: bool = False
+    """Whether the worker should also observe messages that are fewer than a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +62,8 @@ class WaitingThread:
     """The time of the first message after the cursor that is in no buffered group."""
     has_hole: bool
     """Whether some of those messages are before a buffered group or a run."""
+    is_hinted: bool
+    """Whether a group with hints of this thread was activated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,30 +106,20 @@ class WaitingLog:
         """Return a value that differs after every change of the log or of its threads."""
         return (self.pk, self.version, self.runs, *((thread.pk, thread.last_seq) for thread in self.threads))
 
-    def why_due(self, config: Config, factor: float, now: datetime) -> tuple[str, bool] | None:
-        """Return why a worker should look at the log, and whether also at messages that are fewer than a step."""
+    def why_due(self, config: Config, factor: float, now: datetime) -> Why | None:
+        """Return why a worker should look at the log, as far as the sums show it."""
         if self.expired:
-            return "a run was left behind", False
+            return Why("take_over", "a run was left behind")
         if self._may_retry(now):
-            return "a failed run may be tried again", False
+            return Why("retry", "a failed run may be tried again")
         if breaker_is_open(self.failures, self.retry_at, now):
             return None
         return self._why_observe(config, factor, now) or self._why_reflect(config, factor)
 
-    def kind_due(self, config: Config, factor: float, now: datetime) -> WorkKind | None:
-        """Return the kind of work that `why_due` finds."""
-        if self.why_due(config, factor, now) is None:
-            return None
-        if self.expired:
-            return "take_over"
-        if self._may_retry(now):
-            return "retry"
-        return "observe" if self._why_observe(config, factor, now) else "reflect"
-
     def _may_retry(self, now: datetime) -> bool:
         return self.next_try is not None and is_due(self.next_try, now) and is_due(self.retry_at, now)
 
-    def _why_observe(self, config: Config, factor: float, now: datetime) -> tuple[str, bool] | None:
+    def _why_observe(self, config: Config, factor: float, now: datetime) -> Why | None:
         if self.observing >= config.observation.parallel or not self.waiting:
             return None
         stretches = [calibrated(factor, thread.free) for thread in self.threads if thread.waiting]
@@ -128,23 +131,26 @@ class WaitingLog:
         elif step is not None:
             step = next_step(config, log=log_tokens, uncovered=uncovered, taken=uncovered - free)
         if any(thread.has_hole for thread in self.threads):
-            return "buffered groups wait for earlier messages", False
+            return Why("observe", "buffered groups wait for earlier messages")
         if step is not None and free >= filled_step(stretches, step, config.threshold_for(log_tokens)):
-            return f"{free:,} tokens are new", False
+            return Why("observe", f"{free:,} tokens are new")
         if free == uncovered >= config.threshold_for(log_tokens):
-            return f"the tail has {uncovered:,} tokens", False
+            return Why("observe", f"the tail has {uncovered:,} tokens")
         idle = now - max(thread.updated_at for thread in self.threads)
         if config.sweep_after is not None and idle >= timedelta(seconds=config.sweep_after):
-            return f"{self.waiting:,} messages are left", True
+            return Why("observe", f"{self.waiting:,} messages are left", rest=True)
         return None
 
-    def _why_reflect(self, config: Config, factor: float) -> tuple[str, bool] | None:
-        tokens, settled = calibrated(factor, self.tokens), calibrated(factor, self.settled_tokens)
-        is_untried = self.generation == 0 and not settled
-        has_grown = is_untried or tokens >= settled + GROWTH * config.reflect_at
-        if self.has_reflection or tokens < config.reflect_background_at or not has_grown:
+    def _why_reflect(self, config: Config, factor: float) -> Why | None:
+        tokens = calibrated(factor, self.tokens)
+        if self.has_reflection or not may_reflect(
+            config, self.generation, tokens, calibrated(factor, self.settled_tokens)
+        ):
             return None
-        return f"the log has {tokens:,} tokens", False
+        is_new = self.is_shared and any(thread.uncovered and not thread.is_hinted for thread in self.threads)
+        if is_new and tokens < config.reflect_block_at:
+            return None
+        return Why("reflect", f"the log has {tokens:,} tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +175,14 @@ class Due(Calls):
         if resource is not None:
             check_ids(resource=resource)
         return await self.engine.read(lambda: reading_page(scope=scope, now=now, after=after, resource=resource))
+
+    async def why(self, log: WaitingLog, config: Config, factor: float, now: datetime) -> Why | None:
+        """Return why a worker should look at a log. Reads the groups of a log that may be reflected."""
+        why = log.why_due(config, factor, now)
+        if why is not None and why.kind == "reflect":
+            can_reflect = await self.engine.read(lambda: _can_reflect(log, config, factor, now))
+            return why if can_reflect else None
+        return why
 
     async def held(self, now: datetime) -> HeldRuns | None:
         """Return the runs under way in any process, with leases that have not ended. None if there are none."""
@@ -230,6 +244,24 @@ def reading_page(
     return WaitingPage(logs=tuple(_logs(rows)), next=(rows[0].page_at, rows[0].page_pk) if is_full else None)
 
 
+def _can_reflect(log: WaitingLog, config: Config, factor: float, now: datetime) -> Script[bool]:
+    head = yield from find_log(log.resource, None if log.is_shared else log.thread.pk)
+    if head is None:
+        return False
+    rows = yield q.entries(log_pk=head.pk, generation=head.generation)
+    entries = tuple(from_row(GroupRow, row, last_at=moment(row.last_at)) for row in rows)
+    state = State(
+        scope="resource" if log.is_shared else "thread",
+        thread=ThreadHead(id=log.thread.id),
+        log=head,
+        asked=Asked(factor=factor),
+        tails=(),
+        entries=entries,
+    )
+    settled = calibrated(factor, head.settled_tokens)
+    return may_reflect(config, head.generation, state.log_tokens, settled) and bool(condensable(state, config, now))
+
+
 def _logs(rows: Iterable[Row]) -> Iterable[WaitingLog]:
     found: dict[tuple[str, int], list[Row]] = {}
     for row in rows:
@@ -274,5 +306,6 @@ def _thread(row: Row) -> WaitingThread:
         free=row.free,
         waiting=row.waiting,
         oldest=moment(row.oldest),
+        is_hinted=row.hinted_seq > 0,
         has_hole=row.first_waiting is not None and row.last_taken is not None and row.first_waiting < row.last_taken,
     )

@@ -571,15 +571,23 @@ def _repeated(thread_pk: int, cursor: int, tail: Sequence[Message]) -> Script[tu
     return asked if goes_on(tail, asked) else ()
 
 
+def find_log(resource: str, thread_pk: int | None) -> Script[LogHead | None]:
+    """Return the log of a thread, or the shared log of the resource if `thread_pk` is None. None if there is none."""
+    rows = yield q.find_log(resource=resource, thread_pk=thread_pk or 0)
+    return _log_head(rows[0]) if rows else None
+
+
 def ensure_log(resource: str, thread_pk: int | None, new_id: Callable[[], str], now: int) -> Script[LogHead]:
     """Return the log of a thread, or the shared log of the resource if `thread_pk` is None. A missing log is created."""
-    rows = yield q.find_log(resource=resource, thread_pk=thread_pk or 0)
-    if not rows:
+    log = yield from find_log(resource, thread_pk)
+    if log is None:
         created = yield q.create_log(id=new_id(), resource=resource, thread_pk=thread_pk, now=now)
         if created:
             yield from new_generation(created[0].pk, 0, "start", (), now, before=0, after=0)
-        rows = yield q.find_log(resource=resource, thread_pk=thread_pk or 0)
-    return _log_head(rows[0])
+        log = yield from find_log(resource, thread_pk)
+    if log is None:
+        raise Conflict("The log was deleted while it was read.", then="Read it again and decide again.")
+    return log
 
 
 def new_generation(

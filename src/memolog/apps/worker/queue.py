@@ -191,7 +191,12 @@ class QueueWorker:
             self._work.failed("asking the database for work", error)
 
     async def _watch_leases(self, app: App) -> None:
-        """Sweep when a lease ends, because its process may be dead. Otherwise that would wait for the next periodic sweep."""
+        """Sweep when a lease ends, because its process may be dead, and after looks at logs.
+
+        A turn asks for a look if the messages that it has read are enough. The messages of several turns at the same time may
+        be enough together. Without this they would wait for the next periodic sweep.
+        """
+        looks = self._work.counts.looks
         while True:
             pause, is_ending = _POLL_SECONDS, False
             try:
@@ -204,7 +209,8 @@ class QueueWorker:
                     left = max(0.0, (held.until - self._work.memory.clock.now()).total_seconds())
                     pause, is_ending = min(pause, left), left <= pause
             await asyncio.sleep(pause)
-            if is_ending:
+            if is_ending or looks != self._work.counts.looks:
+                looks = self._work.counts.looks
                 await self._sweep(app)
 
     async def _replace(self, app: App, stalled: Job) -> None:

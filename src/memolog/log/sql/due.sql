@@ -70,8 +70,8 @@ tails AS (
   FROM uncovered u
   GROUP BY u.owner, u.thread_pk
 )
-SELECT p.resource, p.owner, p.thread_pk, t.id AS thread, t.last_seq, t.updated_at, t.overrides, t.last_model, p.log_pk, p.version,
-  p.generation, p.failures, p.retry_at, COALESCE(s.uncovered, 0) AS uncovered, COALESCE(s.free, 0) AS free,
+SELECT p.resource, p.owner, p.thread_pk, t.id AS thread, t.last_seq, t.updated_at, t.overrides, t.last_model, t.hinted_seq,
+  p.log_pk, p.version, p.generation, p.failures, p.retry_at, COALESCE(s.uncovered, 0) AS uncovered, COALESCE(s.free, 0) AS free,
   COALESCE(s.waiting, 0) AS waiting, s.first_waiting, s.last_taken, s.oldest,
   (SELECT COUNT(*) FROM runs r WHERE r.log_pk = p.log_pk AND r.status IN ('running', 'failed')) AS runs,
   (SELECT COUNT(*) FROM runs r WHERE r.log_pk = p.log_pk AND r.status = 'running' AND r.kind = 'observe') AS observing,
@@ -92,6 +92,13 @@ WITH touched AS ({touched}), open AS ({open_runs}), {work}
 
 -- due_of --
 WITH touched AS ({threads_of}), open AS ({no_runs}), {work}
+
+-- entries --
+-- What `condensable` needs of the groups of a log. The texts are not read.
+SELECT g.id, g.handle, g.kind, g.tokens, g.observations, g.last_at
+FROM log_entries e JOIN groups g ON g.pk = e.group_pk
+WHERE e.log_pk = :log_pk AND e.generation = :generation
+ORDER BY e.position
 
 -- held --
 -- The runs whose lease has not ended. The first condition is that of the index.
