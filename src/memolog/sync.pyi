@@ -748,7 +748,7 @@ class SyncMemory:
     def measures(self) -> Measures:
         """Return the work that waits in the database, its runs and its costs. `/metrics` of the servers calls it.
 
-        Reads in one transaction and writes nothing. Looks at the 500 threads whose new messages wait the longest.
+        Writes nothing. Looks at the 500 threads whose new messages wait the longest.
         """
     def check_ready(self) -> None:
         """Raise an error if the database cannot be read, or if its schema is not the one of this release."""

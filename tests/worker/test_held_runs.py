@@ -76,7 +76,6 @@ async def test_a_look_finds_work_without_a_job(postgres_url: str, monkeypatch: p
 
 async def test_a_run_is_taken_over_when_its_lease_ends(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker on PostgreSQL need not wait for its next sweep, which is never in this test."""
-
     monkeypatch.setattr(queue, "_cron", never)
     async with Memory(postgres_url, config=PATIENT) as memory:
         async with a_worker(postgres_url, seconds=600) as first:
