@@ -50,6 +50,7 @@ from typing import Any, cast
 
 sys.path.insert(0, str(Path(__file__).parent / "peers"))
 
+from run_queue import run_queue_delay
 from workloads import write_workloads
 
 from memolog import AssistantMessage, Config, Memory, UserMessage
@@ -191,12 +192,6 @@ class Watched:
         wall = time.perf_counter() - began
         self.wall.append(wall)
         self.own.append(max(0.0, wall - (run_queue_delay() - delay)))
-
-
-def run_queue_delay() -> float:
-    """Return the seconds in which this process was ready to run and another one had the processor."""
-    with Path("/proc/self/schedstat").open("rb", buffering=0) as file:
-        return int(file.read().split()[1]) / 1e9
 
 
 async def child_web(told: dict[str, Any]) -> None:

@@ -23,6 +23,10 @@ from pathlib import Path
 from time import perf_counter, process_time, time_ns
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent / "peers"))
+
+from run_queue import run_queue_delay
+
 from bench_retrieval import DATA, FixedClock, Turn, locomo, longmemeval, message_of
 from memolog import Memory
 from table import percentile, table
@@ -75,18 +79,12 @@ class Watch:
         self.worked: list[float] = []
 
     def __enter__(self) -> None:
-        self._waited, self._busy, self._began = _run_queue_delay(), process_time(), perf_counter()
+        self._waited, self._busy, self._began = run_queue_delay(), process_time(), perf_counter()
 
     def __exit__(self, *_: object) -> None:
-        taken = perf_counter() - self._began - (_run_queue_delay() - self._waited)
+        taken = perf_counter() - self._began - (run_queue_delay() - self._waited)
         self.times.append(max(0.0, taken) * 1_000)
         self.worked.append((process_time() - self._busy) * 1_000)
-
-
-def _run_queue_delay() -> float:
-    """Return the seconds in which this thread was ready to run and another one had the processor."""
-    with Path("/proc/thread-self/schedstat").open("rb", buffering=0) as file:
-        return int(file.read().split()[1]) / 1e9
 
 
 async def ask(memory: Memory, questions: Sequence[str], resources: int) -> Watch:

@@ -1,13 +1,12 @@
 """What every system under test shares: the workloads, the scripted observer, the clock and the result.
 
-This module imports nothing but the standard library, because each system runs in an environment of its own.
+It imports nothing but the standard library and its neighbour, because each system runs in an environment of its own.
 """
 
 import argparse
 import gc
 import hashlib
 import json
-import os
 import re
 import resource
 import time
@@ -17,12 +16,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
+from run_queue import run_queue_delay
+
 SYSTEM = "You are a helpful assistant."
 RESOURCE = "user-1"
 # The scripted observer writes one line of KEPT words for every WINDOW words that it reads.
 WINDOW, KEPT = 156, 17
 _WORD = re.compile(r"[a-z]+")
-_SCHEDSTAT = os.open("/proc/self/schedstat", os.O_RDONLY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +60,6 @@ def condensed(text: str) -> list[str]:
     return [" ".join(words[at : at + KEPT]) for at in range(0, len(words), WINDOW)]
 
 
-def _run_queue_delay() -> float:
-    """Return the seconds in which this process was ready to run and another one had the processor."""
-    # The file stays open, because opening it would take as long as a statement of the database that is measured.
-    return int(os.pread(_SCHEDSTAT, 64, 0).split()[1]) / 1e9
-
-
 def _processor() -> float:
     """Return the processor seconds of this process and of its ended children."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -87,7 +81,7 @@ class Scripted:
     def __enter__(self) -> Self:
         self._depth += 1
         if self._depth == 1:
-            self._began = _run_queue_delay(), _processor(), time.perf_counter()
+            self._began = run_queue_delay(), _processor(), time.perf_counter()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -96,7 +90,7 @@ class Scripted:
             delay, processor, wall = self._began
             self.wall += time.perf_counter() - wall
             self.processor += _processor() - processor
-            self.delay += _run_queue_delay() - delay
+            self.delay += run_queue_delay() - delay
 
     def call(self, kind: str, thread: str, messages: list[str], answer: str) -> None:
         """Write one call. Each text is written once, and later named by its number."""
@@ -129,14 +123,14 @@ class Meter:
     def __enter__(self) -> Self:
         mock = self._scripted
         self._mock = mock.wall, mock.processor, mock.delay
-        self._delay, self._used, self._began = _run_queue_delay(), _processor(), time.perf_counter()
+        self._delay, self._used, self._began = run_queue_delay(), _processor(), time.perf_counter()
         return self
 
     def __exit__(self, *_: object) -> None:
         wall, used, delay = (
             time.perf_counter() - self._began,
             _processor() - self._used,
-            _run_queue_delay() - self._delay,
+            run_queue_delay() - self._delay,
         )
         mock = self._scripted
         wall -= mock.wall - self._mock[0]

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 import pytest
 
-from contract.test_pooler import tell_story
+from contract.test_pooler import is_pooled, tell_story
 from kit.clock import until
 from kit.engines import store_at
 from memolog import Memory
@@ -131,6 +131,7 @@ async def test_the_store(postgres_url: str, told: str) -> None:
     """The same story as behind the strict pooler of the tests, with the parameter in the address and without it."""
     async with _pgbouncer(postgres_url) as address, await store_at(address + told) as store:
         await tell_story(store)
+        assert is_pooled(store)
 
 
 async def test_turns_in_the_process(postgres_url: str) -> None:

@@ -24,7 +24,8 @@ def _query(*, said: bool) -> str:
     return f"schema=p_{uuid.uuid4().hex[:12]}" + ("&pooler=transaction" if said else "")
 
 
-def _is_pooled(store: Store) -> bool:
+def is_pooled(store: Store) -> bool:
+    """Return whether the engine of a store treats its server as a transaction pooler."""
     engine: Any = store.engine
     return engine._pooler
 
@@ -79,7 +80,7 @@ async def test_it_is_noticed(postgres_server: str, settings: Settings) -> None:
     """A plain address works too, whether the pooler refuses our settings, drops them, or passes the first client's on."""
     async with Pooler(postgres_server, settings=settings) as pooler:
         async with await store_at(pooler.url(_query(said=False))) as store:
-            assert _is_pooled(store)
+            assert is_pooled(store)
             await tell_story(store)
         assert bool(pooler.refused) == (settings == "refuse")
         assert pooler.switches > 100
@@ -100,17 +101,17 @@ async def test_prepared_statements_that_vanish(postgres_server: str) -> None:
     """An engine that was told that there is no pooler, wrongly, notices by the first statement that is gone."""
     query = _query(said=False) + "&pooler=none"
     async with Pooler(postgres_server, settings="pass") as pooler, await store_at(pooler.url(query)) as store:
-        assert not _is_pooled(store)
+        assert not is_pooled(store)
         await tell_story(store)
-        assert _is_pooled(store)
+        assert is_pooled(store)
 
 
 async def test_no_pooler_is_not_taken_for_one(postgres_url: str) -> None:
     """A server itself is used with prepared statements."""
     async with await store_at(postgres_url) as store:
-        assert not _is_pooled(store)
+        assert not is_pooled(store)
         await tell_story(store)
-        assert not _is_pooled(store)
+        assert not is_pooled(store)
 
 
 async def _saved(store: Store) -> bool:
