@@ -442,6 +442,34 @@ async def test_a_server_without_a_free_connection_is_tried_again(
 
 
 @pytest.mark.parametrize("engine_name", ["postgres"], indirect=True)
+async def test_a_server_without_a_free_connection_is_named(
+    address: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the server has no free connection for too long, the error says so, inside a turn and outside."""
+    async with Memory(address, model=ScriptedModel(), clock=clock) as memory:
+        await talk(memory, "t1", 1)
+        events = listen(memory)
+        engine: Any = (await memory.open()).store.engine
+        pool = engine._pool
+
+        async def full(**_: Any) -> Any:
+            raise asyncpg.exceptions.TooManyConnectionsError("sorry, too many clients already")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "_pool", SimpleNamespace(acquire=full, release=pool.release))
+            with pytest.raises(StoreBusy, match="use all connections of its server"):
+                async with Budget(0.01).limit():
+                    await memory.thread("t1", resource="alice").messages()
+            patch.setattr(engine, "options", replace(engine.options, connect_timeout=0))
+            await talk(memory, "t1", 1)
+            with pytest.raises(StoreBusy, match=r"no free connection.*too many clients already"):
+                await memory.thread("t1", resource="alice").messages()
+        degraded = [event for event in events if isinstance(event, Degraded)]
+        assert degraded
+        assert all("has no free connection" in event.error for event in degraded)
+
+
+@pytest.mark.parametrize("engine_name", ["postgres"], indirect=True)
 async def test_a_current_schema_is_opened_without_the_lock_of_migrations(address: str, clock: FakeClock) -> None:
     """Processes that start together wait for each other only if there is something to migrate."""
     async with Memory(address, clock=clock) as memory:

@@ -1,6 +1,7 @@
 """Memory never breaks the agent: whatever fails, the turn has a usable context, nothing said is lost, somebody is told."""
 
 import asyncio
+import json
 import logging
 import sqlite3
 import threading
@@ -846,6 +847,26 @@ async def test_what_makes_the_cache_useless_activates(tell: Open, clock: FakeClo
     assert len(reasons) == len(story.told(Activated)) == 1
     assert ("the prompt cache is cold" if is_pause else "the model changed from one to two") in reasons[0]
     await story.recovers()
+
+
+async def test_an_error_that_quotes_the_prompt(tell: Open, caplog: pytest.LogCaptureFixture) -> None:
+    """A provider quotes the prompt in its error, as JSON: events, logs and rows have only the rest of it."""
+
+    def refuse(request: ModelRequest) -> str:
+        quote = json.dumps(request.text)
+        raise RuntimeError(f"HTTP 400, input too long: {quote[len(quote) // 2 :]}")
+
+    story = tell(model=ScriptedModel([refuse] * ALWAYS))
+    events = listen(story.memory)
+    await story.chat(6)
+    await story.memory.settled()
+    status = await story.memory.thread(THREAD, resource=RESOURCE).status()
+    failed = [event.error for event in events if isinstance(event, RunFailed)]
+    assert failed
+    for error in (*failed, status.last_error or "", *(record.getMessage() for record in caplog.records)):
+        assert "word" not in error
+        assert len(error) < 600
+    assert "HTTP 400, input too long:" in failed[0]
 
 
 async def test_status_tells_how_it_is_doing(tell: Open, clock: FakeClock) -> None:

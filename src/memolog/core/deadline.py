@@ -36,6 +36,7 @@ class Budget:
         self._timeout: asyncio.Timeout | None = None
         self._reserve = 0.0
         self._outer: Budget | None = None
+        self._waits_for: str | None = None
 
     @property
     def left(self) -> float:
@@ -69,9 +70,15 @@ class Budget:
         """Return the error for a block that was cancelled."""
         return StoreBusy(
             f"The database did not answer within {self._seconds:g} s.",
-            why="It is locked by another process, or its server is slow.",
+            why=self._waits_for or "It is locked by another process, or its server is slow.",
             then="The turn continues, and unsaved messages are saved with the next call. `turn_timeout` sets the limit.",
         )
+
+    def waits_for(self, reason: str | None) -> None:
+        """Set the reason for a wait, as a sentence for the error if the time ends meanwhile. None means that the wait is over."""
+        self._waits_for = reason
+        if self._outer is not None:
+            self._outer.waits_for(reason)
 
     @contextmanager
     def paused(self) -> Generator[None]:

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Any, TypeVar, cast
 
+from memolog.core.deadline import current_budget
 from memolog.db.engine import Engine, Work
 from memolog.db.migrations import CREATE_RECORD, READ_RECORD, RECORD, TABLE, pending, refuse_foreign
 from memolog.db.postgres_address import PostgresOptions, safe_url, split_url
@@ -286,12 +287,12 @@ class PostgresEngine(Engine):
 
     async def _acquired(self) -> tuple[Any, Connection]:
         """Return a connection and its pool. If other processes use all connections of the server, retry for some seconds."""
-        loop = asyncio.get_running_loop()
+        loop, budget = asyncio.get_running_loop(), current_budget()
         end = loop.time() + self.options.connect_timeout
         for attempt in count():
             try:
                 pool = await self._get_pool()
-                return pool, await pool.acquire(timeout=self.options.connect_timeout)
+                connection = await pool.acquire(timeout=self.options.connect_timeout)
             except MemologError:
                 raise
             except TimeoutError as error:
@@ -304,7 +305,13 @@ class PostgresEngine(Engine):
                 delay = _delay(attempt)
                 if not isinstance(error, pg.TooManyConnectionsError) or loop.time() + delay > end:
                     raise self._mapped(error) from error
+                if budget is not None:
+                    budget.waits_for(f"Other processes use all connections of its server. PostgreSQL says: {error}.")
                 await asyncio.sleep(delay)
+            else:
+                if budget is not None and attempt:
+                    budget.waits_for(None)
+                return pool, connection
         raise AssertionError("unreachable: the loop returns or raises")
 
     def _put_back_later(self, pool: Any, connection: Connection) -> None:
@@ -433,6 +440,12 @@ class PostgresEngine(Engine):
                 "The database did not finish in time.",
                 why=says,
                 then="Try again, or raise statement_timeout.",
+            )
+        if isinstance(error, pg.TooManyConnectionsError):
+            return StoreBusy(
+                f"The server of {self.name} has no free connection.",
+                why=says,
+                then="Lower `pool_size`, use a pooler, or raise max_connections of the server.",
             )
         if isinstance(error, pg.CharacterNotInRepertoireError | pg.UntranslatableCharacterError):
             return InputError(

@@ -60,6 +60,7 @@ from memolog.observer.model import (
     ModelReply,
     ModelRequest,
     cause_of,
+    reason_of,
 )
 from memolog.observer.observations import (
     Guarded,
@@ -122,7 +123,7 @@ class ModelCalls:
             if _is_ours(error):
                 raise
             if not request.files or cause_of(error) != "refused":
-                reason = f"the model failed: {type(error).__name__}: {error}"
+                reason = f"the model failed: {reason_of(error, request)}"
                 raise RunFault(reason, cause=cause_of(error)) from error
         # The model refused a request with files. Ask again without them. The text has a placeholder for each file.
         return await self(model, replace(request, files=()))

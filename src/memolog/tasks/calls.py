@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from memolog.core.observation import TRACES, Observation, Priority
 from memolog.db.scope import check_limit
 from memolog.errors import Conflict, InputError, MemologError, TaskMoveRefused, TaskNotFound
-from memolog.observer.model import Model, ModelRequest, complete_in_time
+from memolog.observer.model import Model, ModelRequest, complete_in_time, reason_of
 from memolog.search.search import SearchOptions, search_memory
 from memolog.tasks.claims import TaskClaims
 from memolog.tasks.dependencies import TaskLinks
@@ -176,7 +176,7 @@ class Tasks(TaskStore, TaskLinks, TaskClaims):
         try:
             reply = await complete_in_time(model, request)
         except Exception as error:  # noqa: BLE001 - a model may raise any error; then the extractive draft is used
-            _log.warning("the model did not write a summary of %s: %s", task.handle, error)
+            _log.warning("the model did not write a summary of %s: %s", task.handle, reason_of(error, request))
             return ""
         if reply.usage is not None and not self._config.read_only:
             try:
