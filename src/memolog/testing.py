@@ -63,6 +63,13 @@ def reflection_of(request: ModelRequest) -> str:
     return f"<observations>\n* 🔴 All of it, in short [{', '.join(ids)}]\n</observations>"
 
 
+def _noted(_: ModelRequest) -> str:
+    return "Noted."
+
+
+_DEFAULTS = {"observe": observations_of, "reflect": reflection_of, "turn": _noted, "other": _noted}
+
+
 class ScriptedModel:
     """A model that returns the given answers in order. Later requests are answered by `observations_of` or `reflection_of`.
 
@@ -78,7 +85,7 @@ class ScriptedModel:
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the next answer."""
         self.requests.append(request)
-        default = observations_of if request.purpose == "observe" else reflection_of
+        default = _DEFAULTS[request.purpose]
         answer: Answer = self.answers.pop(0) if self.answers else default
         if self.seconds:
             await asyncio.sleep(self.seconds)

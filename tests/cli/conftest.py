@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli import world
+from evaluation.samples import write_samples
 
 
 @pytest.fixture(scope="session")
@@ -15,6 +16,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder that is copied for every test."""
     folder = tmp_path_factory.mktemp("made")
     asyncio.run(world.build(folder / "memolog.db"))
+    write_samples(folder)
     return folder
 
 

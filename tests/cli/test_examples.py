@@ -39,7 +39,7 @@ def test_help_names_what_all_have_in_common(words: tuple[str, ...]) -> None:
     """Every command has --json, --db and a description."""
     text = help_of(words)
     assert "--json" in text
-    assert "--db" in text or words in {("bench",), ("config",), ("uninstall",)}
+    assert "--db" in text or words[0] in {"bench", "config", "eval", "uninstall"}
     assert len(text.split("Options:")[0].splitlines()) > 2
 
 

@@ -1,4 +1,4 @@
-"""The conversations beside this file, and an exam that asks how much of them the memory keeps.
+"""The conversations of `memolog eval talks`, and an exam that asks how much of them the memory keeps.
 
 Each JSON file is one conversation of an invented user: its messages, the facts that a careful reader would want remembered,
 and questions with answers. `sit` lives a conversation through the public API with the embedded observer, condenses the log
@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import TypeAdapter
 
+import memolog.apps.eval
 from memolog import (
     Config,
     KeepRecent,
@@ -40,6 +41,7 @@ KINDS: Final = frozenset(get_args(Kind))
 MUST: Final = frozenset({"allergy", "prohibition", "correction"})
 """The kinds of which none may be missing."""
 
+TALKS: Final = Path(memolog.apps.eval.__file__).parent / "talks"
 _LONGEST: Final = 500
 """A longer line counts as none: it was copied, not observed."""
 _RESOURCE: Final = "reader"
@@ -117,11 +119,16 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question with its answer and the messages it follows from; without an answer it cannot be known."""
+    """A question with its answer and the messages it follows from; without an answer it cannot be known.
+
+    `absent` are words with which an answer would stand in the conversation.
+    """
 
     question: str
+    type: str
     answer: str | None
     evidence: tuple[int, ...]
+    absent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +162,7 @@ class Conversation:
 def conversations() -> tuple[Conversation, ...]:
     """Read all conversations, by name."""
     reader = TypeAdapter(Conversation)
-    return tuple(reader.validate_json(path.read_bytes()) for path in sorted(Path(__file__).parent.glob("*.json")))
+    return tuple(reader.validate_json(path.read_bytes()) for path in sorted(TALKS.glob("*.json")))
 
 
 # ---------------------------------------------------------------- words

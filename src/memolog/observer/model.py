@@ -19,7 +19,8 @@ from memolog.core.message import FilePart
 from memolog.core.run import Usage
 from memolog.errors import ConfigError, MemologError
 
-Purpose: TypeAlias = Literal["observe", "reflect"]
+Purpose: TypeAlias = Literal["observe", "reflect", "turn", "other"]
+"""What a request is for. A memory observes and reflects; `memolog eval` also asks questions (turn) and judges (other)."""
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter"]
 
 

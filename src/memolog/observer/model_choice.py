@@ -8,12 +8,12 @@ import asyncio
 import importlib.util
 import re
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast, get_args
 
 from memolog.core.config import Config
-from memolog.core.message import FilePart
+from memolog.core.message import FilePart, ToolCallPart
 from memolog.core.run import Usage
 from memolog.errors import ConfigError, MemologError
 from memolog.observer.model import (
@@ -155,6 +155,29 @@ class PydanticModel(ManagedModel):
 
         return await self._retry.run(ask, self._timeout or request.timeout or DEFAULT_SECONDS)
 
+    async def converse(
+        self, messages: Sequence[Any], request: ModelRequest, tools: Sequence[Mapping[str, Any]]
+    ) -> tuple[ModelReply, tuple[ToolCallPart, ...]]:
+        """Return the provider's answer to messages of pydantic-ai, and the tool calls that it asks for.
+
+        `request` has the instructions and the settings. `tools` are definitions in the form of OpenAI. Answers are not streamed.
+        """
+        from pydantic_ai.messages import ModelRequest as Question  # noqa: PLC0415 - an extra
+        from pydantic_ai.messages import SystemPromptPart  # noqa: PLC0415
+
+        client = await self._ready()
+        messages = [Question(parts=[SystemPromptPart(request.system)]), *messages]
+
+        async def ask(seconds: float) -> tuple[ModelReply, tuple[ToolCallPart, ...]]:
+            response = await in_time(self._respond(client, messages, request, seconds, tools), seconds, self.name)
+            calls = tuple(
+                ToolCallPart(id=call.tool_call_id, name=call.tool_name, arguments=call.args_as_dict())
+                for call in response.tool_calls
+            )
+            return self._reply(response, request), calls
+
+        return await self._retry.run(ask, self._timeout or request.timeout or DEFAULT_SECONDS)
+
     async def check(self) -> None:
         """Raise ConfigError if a key or a package is missing or the provider is unknown. Makes no call."""
         await self._ready()
@@ -170,24 +193,48 @@ class PydanticModel(ManagedModel):
     # ------------------------------------------------------------ one attempt
 
     async def _ask(self, client: "Client", request: ModelRequest, seconds: float) -> ModelReply:
-        from pydantic_ai.direct import model_request, model_request_stream  # noqa: PLC0415 - an extra
-        from pydantic_ai.messages import ModelRequest as Question  # noqa: PLC0415
+        from pydantic_ai.messages import ModelRequest as Question  # noqa: PLC0415 - an extra
         from pydantic_ai.messages import UserPromptPart  # noqa: PLC0415
 
         content: Any = [request.text, *map(_attached, request.files)] if request.files else request.text
         question = Question(parts=[UserPromptPart(content)], instructions=request.system)
+        return self._reply(await self._respond(client, [question], request, seconds), request)
+
+    async def _respond(
+        self,
+        client: "Client",
+        messages: Sequence[Any],
+        request: ModelRequest,
+        seconds: float,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> "ModelResponse":
+        from pydantic_ai.direct import model_request, model_request_stream  # noqa: PLC0415 - an extra
+        from pydantic_ai.models import ModelRequestParameters  # noqa: PLC0415
+        from pydantic_ai.tools import ToolDefinition  # noqa: PLC0415
+
         settings: Any = self._settings_for(client, request, seconds)
+        offered = ModelRequestParameters(
+            function_tools=[
+                ToolDefinition(
+                    name=tool["function"]["name"],
+                    description=tool["function"]["description"],
+                    parameters_json_schema=tool["function"]["parameters"],
+                )
+                for tool in tools
+            ]
+        )
         try:
-            if self._stream:
-                stream = model_request_stream(client, [question], model_settings=settings)
-                response = await self._read(stream, seconds)
-            else:
-                response = await model_request(client, [question], model_settings=settings)
+            if self._stream and not tools:
+                stream = model_request_stream(client, messages, model_settings=settings)
+                return await self._read(stream, seconds)
+            return await model_request(client, messages, model_settings=settings, model_request_parameters=offered)
         except Exception as error:
             translated = self._translated(error, client)
             if translated is None:
                 raise
             raise translated from error
+
+    def _reply(self, response: "ModelResponse", request: ModelRequest) -> ModelReply:
         return ModelReply(
             text=response.text or "",
             usage=self._usage(response, request),

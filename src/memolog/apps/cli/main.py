@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from memolog.apps.cli import (
     bench,
     config,
+    evaluate,
     export,
     forget,
     history,
@@ -118,6 +119,7 @@ def options(
 
 for family in (config, install, status, search, observe, history, threads, export, forget, bench, serve):
     app.add_typer(family.app)
+app.add_typer(evaluate.app, name="eval")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(working_memory.app, name="wm")
 
