@@ -34,7 +34,7 @@ DATABASES = (migrated, postgres_server, postgres_url, quiet_index, schemas, stor
 __all__ = ["effort"]
 
 # Folders whose tests start other programs, tell long stories or build the site.
-NOT_QUICK = frozenset({"adapters", "cli", "crash", "docs", "gateway", "hooks", "mcp_server", "npm", "simulation"})
+NOT_QUICK = frozenset({"adapters", "cli", "crash", "docs", "gateway", "hooks", "mcp_server", "npm", "simulation", "ui"})
 HERE = Path(__file__).parent
 
 

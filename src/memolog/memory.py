@@ -1176,6 +1176,10 @@ class Memory:
             repeated=dict(components.store.engine.repeated),
         )
 
+    async def revision(self) -> tuple[int, ...]:
+        """Return a tuple of numbers that differs after every change of the database. Compare it to detect changes."""
+        return await (await self.open()).store.journal.pulse_all()
+
     async def check_ready(self) -> None:
         """Raise an error if the database cannot be read, or if its schema is not the one of this release."""
         await (await self.open()).store.measuring.check_schema()

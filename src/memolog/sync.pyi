@@ -750,6 +750,8 @@ class SyncMemory:
 
         Writes nothing. Looks at the 500 threads whose new messages wait the longest.
         """
+    def revision(self) -> tuple[int, ...]:
+        """Return a tuple of numbers that differs after every change of the database. Compare it to detect changes."""
     def check_ready(self) -> None:
         """Raise an error if the database cannot be read, or if its schema is not the one of this release."""
     def held(self) -> HeldRuns | None:

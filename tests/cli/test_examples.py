@@ -49,7 +49,7 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # This page has the examples of the help texts. The verbs below need files or programs that do not exist here.
 ELSEWHERE = {ROOT / "docs" / "cli.md"}
-NOT_HERE = {"demo", "install", "mcp", "proxy", "uninstall", "worker"}
+NOT_HERE = {"demo", "install", "mcp", "proxy", "ui", "uninstall", "worker"}
 
 
 def blocks() -> list[object]:

@@ -28,8 +28,8 @@ SNAPSHOTS = Path(__file__).parent / "snapshots"
 IS_WRITING = os.environ.get("MEMOLOG_SNAPSHOTS") == "write"
 NOW = datetime(2026, 5, 20, 12, 0, tzinfo=UTC)
 # `demo` prints in its own way, and `tests/docs/test_demo.py` reads what it prints. The times of `bench` and
-# `eval` are those of the machine.
-ELSEWHERE = {"demo", "bench", "eval"}
+# `eval` are those of the machine. The address that `ui` prints has a new token each time.
+ELSEWHERE = {"demo", "bench", "eval", "ui"}
 # These verbs would also start a reflection in the background, which ends before or after the status is read.
 OBSERVING = {"observe", "buffer", "activate", "sweep", "finalize", "compact"}
 MORE = {

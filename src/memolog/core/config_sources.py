@@ -17,7 +17,7 @@ RESERVED_VARIABLES: Final = frozenset(
     f"{PREFIX}{name}"
     for name in (
         *("CONFIG", "DB", "RESOURCE", "THREAD", "SESSION"),
-        *("HOME", "HOOKS", "MCP_TOKEN", "PROXY_TOKEN", "LONG"),
+        *("HOME", "HOOKS", "MCP_TOKEN", "PROXY_TOKEN", "UI_TOKEN", "LONG"),
     )
 )
 """Environment variables that begin with MEMOLOG_ but are not settings.

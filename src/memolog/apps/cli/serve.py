@@ -1,4 +1,4 @@
-"""Serve a memory to other programs: `mcp` (Model Context Protocol), `proxy` (OpenAI and Anthropic clients) and `worker`."""
+"""Serve a memory: `mcp` (Model Context Protocol), `proxy` (OpenAI and Anthropic clients), `ui` (a web browser) and `worker`."""
 
 import logging
 import os
@@ -6,13 +6,14 @@ import signal
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from memolog.apps.cli.command import Answer, Call, chosen_resource, read_text, refuse_missing, verb
 from memolog.apps.cli.output import console, fields, print_json, show, styled
 from memolog.apps.logs import VALUES, LogFormat, set_up_log
+from memolog.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -293,6 +294,121 @@ def _addresses(url: str, settings: "GatewaySettings") -> list[tuple[str, str]]:
 def _token(file: str | None) -> str | None:
     """Return the token from the file or the environment. It is not an option, because other users can see a process's options."""
     return os.environ.get("MEMOLOG_PROXY_TOKEN") or None if file is None else read_text(file).strip()
+
+
+_TOKEN_BITS: Final = 256
+_UiPort = Annotated[int, typer.Option("--port", "-p", help="Port to listen on; 0 for any free one.", min=0, max=65535)]
+_Write = Annotated[
+    bool, typer.Option("--write", help="Let pages change what is stored: correct, retract, forget. Default: only read.")
+]
+_UiTokenFile = Annotated[
+    str | None,
+    typer.Option(
+        help="File with the token of the address. Default: the variable MEMOLOG_UI_TOKEN, else a new token each time.",
+    ),
+]
+_UiAllowHost = Annotated[
+    list[str] | None, typer.Option(help="Host name under which browsers may use the inspector; repeatable.")
+]
+_Open = Annotated[
+    bool | None,
+    typer.Option(
+        "--open/--no-open", help="Open the page in the web browser. Default: only on a terminal of a desktop session."
+    ),
+]
+_UiEvery = Annotated[float, typer.Option(help="Seconds between checks for changes by other processes.", min=0.05)]
+
+
+@verb(app, needs="address", writes="if allowed", example="memolog ui --port 0 --seconds 0")
+async def ui(
+    call: Call,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; any other than loopback needs a token of yours.")
+    ] = "127.0.0.1",
+    port: _UiPort = 8585,
+    write: _Write = False,
+    token_file: _UiTokenFile = None,
+    allow_host: _UiAllowHost = None,
+    open_browser: _Open = None,
+    every: _UiEvery = 1.0,
+    seconds: _Seconds = None,
+    log: _Log = "text",
+) -> Answer:
+    """Show in a web browser what is remembered, and why: threads, logs, contexts, decisions, search and cost.
+
+    The printed address has a token: who opens it, sees everything. The pages only read, unless --write is given, and may stay
+    open while agents write.
+    """
+    import asyncio
+
+    from memolog.apps.network import is_loopback
+    from memolog.apps.signals import caught
+    from memolog.apps.ui import UiSettings, serve
+    from memolog.memory import Memory
+
+    set_up_log(log)
+    refuse_missing(call.address)
+    own = os.environ.get("MEMOLOG_UI_TOKEN") or None if token_file is None else read_text(token_file).strip()
+    settings = UiSettings(
+        token=_ui_token(own, host),
+        write=write,
+        hosts=tuple(allow_host or ()),
+        only_here=is_loopback(host),
+        every=every,
+    )
+    config = call.config if write else call.config.with_overrides({"read_only": True})
+    async with Memory(call.address, config=config) as memory:
+        await memory.check_ready()
+        async with serve(memory, settings, host=host, port=port) as listening:
+            # A token that the user has chosen is not printed. The page asks for it.
+            url = listening.url if own is None else f"{listening.base}/"
+            data = {"url": url, "host": listening.host, "port": listening.port, "write": write}
+            if log == "json":
+                _log.info("The inspector listens on %s", listening.base, extra={VALUES: data | {"url": listening.base}})
+            elif call.as_json:
+                print_json(data)
+            else:
+                show(fields(_inspector(url, call.shown_address, is_here=settings.only_here, write=write)))
+            if open_browser or (open_browser is None and _has_desktop() and not (call.as_json or seconds is not None)):
+                import webbrowser
+
+                await asyncio.to_thread(webbrowser.open, listening.url)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(caught(signal.SIGTERM).get(), seconds)
+    return Answer(data=None, is_printed=True)
+
+
+def _ui_token(own: str | None, host: str) -> str:
+    """Return the token that the user has chosen, or a new one. Raise ConfigError if other machines could try to guess a new one."""
+    from memolog.apps.network import is_loopback
+    from memolog.core.clock import system_chance
+
+    if own is None and not is_loopback(host):
+        raise ConfigError(
+            f"Everyone who reaches {host} could try to read every memory in this database.",
+            then="Listen on 127.0.0.1, or choose a token: MEMOLOG_UI_TOKEN, or --token-file.",
+        )
+    return own or f"{system_chance(_TOKEN_BITS):x}"
+
+
+def _inspector(url: str, database: str, *, is_here: bool, write: bool) -> list[tuple[str, str]]:
+    """Return what is printed when the inspector listens."""
+    rows = [
+        ("open", url),
+        ("database", database),
+        ("may change", "yes" if write else "no; --write allows it"),
+        ("end", "Ctrl-C"),
+    ]
+    if not is_here:
+        rows.insert(2, ("warning", "Other machines can reach this address. Who has the token, sees everything."))
+    return rows
+
+
+def _has_desktop() -> bool:
+    """Return whether this process runs on a terminal of a desktop session, so that a browser can be opened there."""
+    if not sys.stdout.isatty() or "SSH_CONNECTION" in os.environ:
+        return False
+    return sys.platform in {"darwin", "win32"} or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
 
 
 _Concurrency = Annotated[int, typer.Option(help="Maximum number of logs to work on at the same time.", min=1)]

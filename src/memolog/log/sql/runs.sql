@@ -133,3 +133,12 @@ SELECT
   (SELECT CAST(COALESCE(SUM(w.version), 0) AS BIGINT) FROM working_memory w WHERE w.resource = :resource),
   (SELECT CAST(COALESCE(SUM(k.version + k.blocked), 0) AS BIGINT) FROM tasks k WHERE k.resource = :resource),
   (SELECT CAST(COALESCE(MAX(e.pk), 0) AS BIGINT) FROM events e WHERE e.resource = :resource)
+
+-- pulse_all --
+-- The same for the whole database.
+SELECT
+  (SELECT CAST(COALESCE(SUM(l.version), 0) AS BIGINT) FROM logs l),
+  (SELECT CAST(COALESCE(SUM(t.last_seq + 1), 0) AS BIGINT) FROM threads t),
+  (SELECT CAST(COALESCE(SUM(w.version), 0) AS BIGINT) FROM working_memory w),
+  (SELECT CAST(COALESCE(SUM(k.version + k.blocked), 0) AS BIGINT) FROM tasks k),
+  (SELECT CAST(COALESCE(MAX(e.pk), 0) AS BIGINT) FROM events e)
