@@ -379,7 +379,7 @@ async def ui(
 
 
 def _ui_token(own: str | None, host: str) -> str:
-    """Return the token that the user has chosen, or a new one. Raise ConfigError if other machines could reach a server with a new one."""
+    """Return the token of the user, or a new one. Raise ConfigError if other machines could reach a server with a new one."""
     from memolog.apps.network import is_loopback
     from memolog.core.clock import system_chance
 
