@@ -44,6 +44,7 @@ from memolog.db.scope import Page, check_choices, check_id, check_number, check_
 from memolog.db.sqlite_files import clean_file
 from memolog.errors import ConfigError, Conflict, InputError, MemologError, NotSaved, StoreClosed
 from memolog.events import Bus, Event, new_generation_event
+from memolog.items.calls import Items
 from memolog.log.due import WaitingLog, WaitingThread, Why
 from memolog.log.journal import StoredEvent
 from memolog.log.render import Log, reading_order
@@ -816,6 +817,11 @@ class Resource(_Handle):
         """Return the working memory of this resource, or of one of its threads."""
         connection = self._connection
         return WorkingMemory(connection.open, connection.open_to_write, self.id, thread, connection.config)
+
+    def items(self) -> Items:
+        """Return the items of this resource: JSON objects that a program stores under namespaces and keys."""
+        connection = self._connection
+        return Items(connection.open, connection.open_to_write, self.id, connection.clock)
 
     def tools(self, *, thread: str | None = None, session: str | None = None, read_only: bool = False) -> Tools:
         """Return the three tools for a model that works for this resource: definitions, guidance, and calls.

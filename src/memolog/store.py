@@ -27,6 +27,7 @@ from memolog.db.queries import Script, load_queries
 from memolog.db.scope import check_ids
 from memolog.db.sqlite import SqliteEngine
 from memolog.errors import ConfigError, NotADatabase
+from memolog.items.store import StoredItems
 from memolog.log.due import Due, Jobs
 from memolog.log.heartbeat import Leases, Processes
 from memolog.log.journal import Journal
@@ -121,6 +122,7 @@ class Store:
         self.tombstones = Tombstones(engine)
         self.task_ready = TaskReady(engine)
         self.working_memory = WorkingMemories(engine, clock, clean_value)
+        self.items = StoredItems(engine, clock, config.max_message_bytes, clean_value)
         self.recall = Recall(engine)
         self.compactions = Compactions(engine, new_id)
         self.extracts = Extracts(engine)

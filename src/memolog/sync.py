@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 
 from memolog.core.deadline import T
 from memolog.errors import InputError, NotSaved, StoreClosed
+from memolog.items.calls import Items
 from memolog.memory import Memory, Resource, Route, Thread, Tools
 from memolog.tasks.calls import Tasks
 from memolog.turn import Turn
@@ -24,6 +25,7 @@ from memolog.working_memory.calls import WorkingMemory
 
 __all__ = [
     "TWINS",
+    "SyncItems",
     "SyncMemory",
     "SyncResource",
     "SyncTasks",
@@ -135,6 +137,10 @@ class _Driven:
 
 class SyncWorkingMemory(_Driven, source=WorkingMemory):
     """A working memory without `await`."""
+
+
+class SyncItems(_Driven, source=Items):
+    """The items of one resource, without `await`."""
 
 
 class SyncTasks(_Driven, source=Tasks):

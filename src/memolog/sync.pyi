@@ -17,6 +17,7 @@ from memolog.core.config import Config
 from memolog.core.deadline import T
 from memolog.core.document import Document, DocumentVersion
 from memolog.core.exact_json import JsonObject
+from memolog.core.item import Item, ItemChange, Namespace
 from memolog.core.job import DueLog, HeldRuns
 from memolog.core.measures import Measures
 from memolog.core.message import FilePart, Message, NewMessage
@@ -65,6 +66,7 @@ from memolog.working_memory.document import SectionMode
 
 __all__ = [
     "TWINS",
+    "SyncItems",
     "SyncMemory",
     "SyncResource",
     "SyncTasks",
@@ -128,6 +130,33 @@ class SyncWorkingMemory:
         """
     def restore(self, version: int, *, who: str) -> Document:
         """Restore the text of an old version as a new version."""
+
+class SyncItems:
+    """The items of one resource, without `await`."""
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+    @property
+    def resource(self) -> str: ...
+    def get(self, namespace: Namespace, key: str) -> Item | None:
+        """Return an item, or None if it does not exist."""
+    def put(self, namespace: Namespace, key: str, value: JsonObject) -> None:
+        """Store an item. An item with the same namespace and key is replaced, and keeps the time of its creation."""
+    def delete(self, namespace: Namespace, key: str) -> None:
+        """Delete an item. If it does not exist, nothing happens."""
+    def change(self, changes: Sequence[ItemChange]) -> None:
+        """Make several changes in one transaction, in their order."""
+    def list(self, namespace: Namespace = ()) -> tuple[Item, ...]:
+        """Return all items whose namespace begins with these labels, the latest changed first."""
+    def namespaces(self, namespace: Namespace = ()) -> tuple[Namespace, ...]:
+        """Return the namespaces that begin with these labels and have items."""
+    def search(
+        self, query: str, namespace: Namespace = (), *, where: Callable[[Item], bool] | None = None
+    ) -> tuple[Item, ...]:
+        """Return the items of `list`, those that contain words of a query first, with their scores. Any text is a query.
+
+        Only items for which `where` returns True are returned. All items below the namespace are read and compared with the
+        query, so a namespace should not have more than some ten thousand.
+        """
 
 class SyncTasks:
     """The tasks of one resource, without `await`."""
@@ -615,6 +644,8 @@ class SyncResource:
         """
     def working_memory(self, *, thread: str | None = None) -> SyncWorkingMemory:
         """Return the working memory of this resource, or of one of its threads."""
+    def items(self) -> SyncItems:
+        """Return the items of this resource: JSON objects that a program stores under namespaces and keys."""
     def tools(self, *, thread: str | None = None, session: str | None = None, read_only: bool = False) -> SyncTools:
         """Return the three tools for a model that works for this resource: definitions, guidance, and calls.
 

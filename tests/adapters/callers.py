@@ -21,6 +21,8 @@ from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool as langchain_tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
@@ -39,6 +41,7 @@ from memolog import Memory
 from memolog.adapters.agent_framework import MemoryProvider
 from memolog.adapters.exchange import at
 from memolog.adapters.langchain import MemoryMiddleware
+from memolog.adapters.langgraph import GraphMemory
 from memolog.adapters.openai_agents import MemologSession
 from memolog.adapters.pydantic_ai import MemoryCapability
 from memolog.apps.gateway import GatewaySettings, serve
@@ -377,8 +380,17 @@ class LangChain(Caller):
 
     async def open(self, memory: Memory, provider: Provider) -> None:
         """Create the agent. The checkpointer outlives a restart."""
+        self._agent = create_agent(
+            self._model(provider),
+            [langchain_tool("look", description="Look.")(self.look)],
+            system_prompt=INSTRUCTIONS,
+            middleware=[MemoryMiddleware(memory, resource=RESOURCE, tools=False)],
+            checkpointer=self._saver,
+        )
+
+    def _model(self, provider: Provider) -> ChatOpenAI:
         client = provider.async_client()
-        model = ChatOpenAI(
+        return ChatOpenAI(
             model="m",
             api_key="k",  # pyright: ignore[reportArgumentType]
             async_client=client.chat.completions,
@@ -386,13 +398,6 @@ class LangChain(Caller):
             max_retries=0,
             use_responses_api=self.api == "responses",
             stream_usage=True,
-        )
-        self._agent = create_agent(
-            model,
-            [langchain_tool("look", description="Look.")(self.look)],
-            system_prompt=INSTRUCTIONS,
-            middleware=[MemoryMiddleware(memory, resource=RESOURCE, tools=False)],
-            checkpointer=self._saver,
         )
 
     async def back(self, question: str) -> None:
@@ -433,6 +438,22 @@ class LangChain(Caller):
             await stream.aclose()
 
         await self._run(text, read())
+
+
+class LangGraph(LangChain):
+    """A graph of LangGraph with a node for the model, one for the tools, and a checkpointer."""
+
+    async def open(self, memory: Memory, provider: Provider) -> None:
+        """Create the graph. The checkpointer outlives a restart."""
+        tools = [langchain_tool("look", description="Look.")(self.look)]
+        builder = StateGraph(MessagesState)
+        remembering = GraphMemory(memory, resource=RESOURCE, system_prompt=INSTRUCTIONS)
+        builder.add_node("model", remembering.node(self._model(provider).bind_tools(tools)))
+        builder.add_node("tools", ToolNode(tools))
+        builder.add_edge(START, "model")
+        builder.add_conditional_edges("model", tools_condition)
+        builder.add_edge("tools", "model")
+        self._agent = builder.compile(checkpointer=self._saver)
 
 
 class AgentFramework(Caller):

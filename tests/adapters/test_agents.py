@@ -268,7 +268,7 @@ def test_a_memory_of_the_wrong_kind(kind: type[World], tmp_path: Path) -> None:
 @every_world
 def test_a_missing_library_is_told(kind: type[World]) -> None:
     """If the library is not installed, the error names the extra to install."""
-    module = f"memolog.adapters.{kind.extra.replace('-', '_')}"
+    module = f"memolog.adapters.{kind.folder or kind.extra.replace('-', '_')}"
     code = f"import sys; sys.modules[{kind.package!r}] = None; import {module}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode != 0

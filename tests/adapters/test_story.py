@@ -10,7 +10,8 @@ from kit.effort import counts
 
 LONG = (
     *(callers.Chat, callers.Responses, callers.Messages, callers.GatewayChat),
-    *(callers.PydanticMessages, callers.OpenAIAgents, callers.LangChain, callers.AgentFramework),
+    *(callers.PydanticMessages, callers.OpenAIAgents, callers.LangChain, callers.LangGraph),
+    callers.AgentFramework,
 )
 SHORT = (
     *(callers.GatewayResponses, callers.GatewayMessages, callers.PydanticAI, callers.PydanticResponses),

@@ -26,6 +26,8 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool as langchain_tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic_ai import Agent
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, UserPromptPart
@@ -41,6 +43,7 @@ from adapters.pydantic_ai_world import rendered, words
 from memolog import Memory
 from memolog.adapters.agent_framework import MemoryProvider
 from memolog.adapters.langchain import MemoryMiddleware
+from memolog.adapters.langgraph import GraphMemory
 from memolog.adapters.openai_agents import MemologSession
 from memolog.adapters.pydantic_ai import MemoryCapability
 
@@ -85,6 +88,8 @@ class World(ABC):
     memory_error = "must be a Memory, got str"
     package: str
     extra: str
+    folder: str | None = None
+    """The folder of the adapter, if its name is not that of the extra."""
 
     def __init__(
         self,
@@ -320,6 +325,35 @@ class LangChainAlone(LangChain):
     has_saver = False
 
 
+class LangGraph(LangChain):
+    """A graph of LangGraph with a model node and a tool node, with a checkpointer."""
+
+    package, extra = "langgraph", "langchain"
+    folder = "langgraph"
+
+    def __init__(self, memory: Memory, script: Script, **options: Any) -> None:
+        super().__init__(memory, script, **options)
+        memo = GraphMemory(memory, resource=self.resource, tools=self.has_tools, system_prompt=INSTRUCTIONS)
+        tools = [langchain_tool("weather", description="Tell the weather.")(self.weather), *memo.tools]
+        builder = StateGraph(MessagesState)
+        builder.add_node("model", memo.node(self._model.bind_tools(tools)))
+        builder.add_node("tools", ToolNode(tools, handle_tool_errors=False))
+        builder.add_edge(START, "model")
+        builder.add_conditional_edges("model", tools_condition)
+        builder.add_edge("tools", "model")
+        self.agent = builder.compile(checkpointer=InMemorySaver() if self.has_saver else None)
+
+    @classmethod
+    def adapter(cls, memory: Any) -> object:
+        return GraphMemory(memory)
+
+
+class LangGraphAlone(LangGraph):
+    """A graph of LangGraph without a checkpointer."""
+
+    has_saver = False
+
+
 class AgentFramework(World):
     """Agent Framework."""
 
@@ -379,4 +413,12 @@ class AgentFramework(World):
         await stream.close()
 
 
-WORLDS: tuple[type[World], ...] = (PydanticAI, OpenAIAgents, LangChain, LangChainAlone, AgentFramework)
+WORLDS: tuple[type[World], ...] = (
+    PydanticAI,
+    OpenAIAgents,
+    LangChain,
+    LangChainAlone,
+    LangGraph,
+    LangGraphAlone,
+    AgentFramework,
+)

@@ -131,6 +131,7 @@ async def live(
             .replace(f"# Notes\nqz{resource}{thread}notes", who="me")
         )
     for text in ("first", "second"):
+        await memory.resource(resource).items().put(("facts",), "dog", {"text": f"qz{resource}{text}items"})
         await memory.resource(resource).working_memory().replace(f"# Facts\nqz{resource}{text}facts", who="me")
     await _tasks(memory, resource, threads[0])
     await memory.thread(threads[0], resource=resource).observe()

@@ -74,6 +74,7 @@ async def live_oddly(memory: Memory, resource: str) -> None:
     tasks = memory.resource(resource).tasks(session="s1", who="tester")
     await tasks.label("T-1", add=("b", "a", "ä", "Z"))
     await tasks.close("T-1", summary="The parser reads everything.")
+    await memory.resource(resource).items().put(("facts", "old"), "dog", {"text": "Biscuit, with \x00 nulls"})
     await memory.resource(resource).working_memory().replace("# Facts\n- likes tea and \x00 nulls", who="tester")
     odd = [
         NewMessage(

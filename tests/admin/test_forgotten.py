@@ -195,6 +195,7 @@ async def test_an_older_export_of_somebody_who_was_forgotten(address: str, clock
     old, newer = tmp_path / "old.jsonl", tmp_path / "newer.jsonl"
     async with opened(address, clock) as memory:
         await memory.resource("alice").tasks(who="me").create("Write to swordfish")
+        await memory.resource("alice").items().put(("facts",), "word", {"text": "swordfish"})
         await memory.resource("alice").working_memory().replace("swordfish", who="me")
         await (await store_of(memory)).messages.save("alice", "t", UserMessage(SECRET, id="m1"))
         await memory.export(old)

@@ -19,6 +19,7 @@ from kit.talk import tasks_of
 from memolog.admin.transfer_store import BY_KIND, Arrival
 from memolog.compaction.store import RowTexts
 from memolog.core.config import Config
+from memolog.core.item import ItemChange
 from memolog.core.message import Message, NewMessage, UserMessage
 from memolog.core.observation import Observation, Span
 from memolog.core.run import Calibration, Lease, Usage
@@ -144,6 +145,7 @@ async def everything(store: Store) -> str:
             await tasks.messages("T-1"),
             await store.working_memory.versions("alice"),
             await store.working_memory.versions("alice", "secret"),
+            await store.items.under("alice", ()),
             await store.compactions.list("alice", "short"),
             await store.line_edits.get("alice", "line-1"),
             await store.tombstones.find("alice", "gone", [UserMessage("lost", id="m9")]),
@@ -178,6 +180,7 @@ async def move_in(store: Store) -> Lease:
     for text in ("hers", "still hers"):
         await store.working_memory.change("alice", replaced(text), who="alice", most=100)
     await store.working_memory.change("alice", replaced("of one thread"), thread="secret", who="alice", most=100)
+    await store.items.change("alice", [ItemChange(("notes",), "hers", {"text": "hers"})])
     await store.messages.save("alice", "short", [UserMessage("one"), UserMessage("two")])
     await store.compactions.compact("alice", "short", ROWS, summary="hers", now=store.clock.now())
     await observe(store)
@@ -289,6 +292,9 @@ GOOD: Final[dict[str, object]] = {
     "updated_at": NOW,
     "last": 0,
     "limit": 10,
+    "namespace": ("notes",),
+    "key": "hers",
+    "changes": [ItemChange(("notes",), "hers", {"text": "mine"})],
 }
 # Where no thread is meant, it is the log that all threads share.
 NONE_IS_MEANT: Final = {("logs.history", "thread"), ("logs.as_of", "thread")}

@@ -16,7 +16,7 @@ Row = tuple[Any, ...]
 _TABLES = (
     *("threads", "messages", "unseen", "leases", "usage", "calibrations", "resource_settings"),
     *("tasks", "task_books", "task_labels", "task_links", "task_changes", "task_messages"),
-    *("working_memory", "working_memory_versions"),
+    *("working_memory", "working_memory_versions", "items"),
 )
 _THREADS = """SELECT t.resource, t.id, t.last_seq, COUNT(m.pk), COUNT(DISTINCT m.seq), COALESCE(MIN(m.seq), 1),
   COALESCE(MAX(m.seq), 0)

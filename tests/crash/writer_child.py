@@ -21,6 +21,7 @@ from crash.children import fork_for_each_line, tell
 from kit.talk import forget_thread, tasks_of
 from memolog.core.clock import SystemClock, system_chance
 from memolog.core.config import Config
+from memolog.core.item import ItemChange
 from memolog.core.message import Message, NewMessage, TextPart, UserMessage
 from memolog.core.run import Calibration, Lease, Usage
 from memolog.errors import TaskHeld
@@ -260,6 +261,7 @@ OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "working_memory.change": lambda store: store.working_memory.change(
         RESOURCE, edited_section("Facts", "two"), who="me", most=1_000
     ),
+    "items.change": lambda store: store.items.change(RESOURCE, [ItemChange(("notes",), "k", {"text": "new"})]),
     "settings.put": lambda store: store.settings.put(RESOURCE, {"scope": "resource"}),
     "usage.calibrate": lambda store: store.ledger.calibrate(RESOURCE, "m", _learn),
     "tasks.create": lambda store: _tasks(store).create(

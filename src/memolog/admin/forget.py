@@ -41,7 +41,7 @@ message_queries = load_queries("messages/messages")
 thread_queries = load_queries("messages/threads")
 
 _DELETES = (
-    *(q.delete_tasks, q.delete_task_book, q.delete_threads, q.delete_logs, q.delete_documents),
+    *(q.delete_tasks, q.delete_task_book, q.delete_threads, q.delete_logs, q.delete_documents, q.delete_items),
     *(q.delete_events, q.delete_leases, q.delete_calibrations, q.delete_settings),
 )
 _LEASE_CHARACTERS = 400
@@ -269,7 +269,7 @@ class Forgetting(LogChanges):
         for log in (yield q.logs_of_resource(resource=resource)):
             lines += [line.id for line in (yield q.lines_of_log(log_pk=log.pk))]
         counts = (yield q.counts_of_resource(resource=resource))[0]._asdict()
-        has_rows = counts.pop("others") or counts["tasks"] or counts["events"] or counts["working_memory"]
+        has_rows = counts.pop("others") or any(counts[kind] for kind in ("tasks", "events", "working_memory", "items"))
         if not (names or lines or has_rows or is_indexed):
             raise NotFound(f"Nothing is stored for resource {resource}.", then="Check its id.")
         yield from burying_all(resource, None, self._new_id, at)

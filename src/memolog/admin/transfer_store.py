@@ -111,6 +111,7 @@ TABLES: Final = (
     Table("merge", parent="observation"),
     Table("working-memory", json="schema", newer="version"),
     Table("working-memory-version", fixed="at who text", parent="thread:working-memory"),
+    Table("item", json="value", newer="updated_at"),
     Table("usage"),
     Table("calibration", is_sorted_here=True),
     Table("setting", json="value", is_sorted_here=True),

@@ -62,6 +62,7 @@ class Forgotten:
     """The number of threads whose current task, suggested response and observed title were removed."""
     working_memory: int = 0
     """The number of versions of working memory."""
+    items: int = 0
     tasks: int = 0
     task_links: int = 0
     """The number of links between tasks and messages."""

@@ -1,7 +1,8 @@
-"""Search the working memory. Its documents are small, so their lines are compared with the query without an index."""
+"""Search the working memory and items. They are small, so they are compared with the query without an index."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -20,6 +21,9 @@ SOURCE: Final = "working-memory"
 _MOST_FACTS: Final = 5
 # A line is found if it contains words with at least this share of the weight of the query.
 _SHARE: Final = 0.5
+# The parameters of BM25, as in the index.
+_K1: Final = 0.9
+_B: Final = 0.3
 _HEADING: Final = re.compile(r"#{1,6}[ \t]+(.*)")
 
 
@@ -65,6 +69,30 @@ def facts_for(
             found.append(Fact(text=whole, at=at, thread=thread, score=score))
     found.sort(key=lambda fact: (-fact.score, len(fact.text)))
     return found[:_MOST_FACTS]
+
+
+def scores_of(query: Query, texts: Sequence[str]) -> list[float]:
+    """Return the score of each text by its words (BM25). It is 0 for a text that does not answer the query."""
+    wishes = [wish for wish in query.wishes if wish.prefix or wish.inside or wish.terms[0] not in STOP_WORDS]
+    known = [_words(text) for text in texts]
+    lengths = [max(1, len(words)) for _, words in known]
+    average = sum(lengths) / max(1, len(lengths))
+    scores = [0.0] * len(texts)
+    for wish in wishes:
+        hits = [place for place, words in enumerate(known) if _occurs(wish, words)]
+        weight = math.log(1 + (len(texts) - len(hits) + 0.5) / (len(hits) + 0.5))
+        for place in hits:
+            scores[place] += weight * (_K1 + 1) / (1 + _K1 * (1 - _B + _B * lengths[place] / average))
+    for place, text in enumerate(texts):
+        if (
+            any(_occurs(wish, known[place]) for wish in query.without)
+            or not contains_phrases(text, query.phrases)
+            or _has_any(text, query.without_phrases)
+        ):
+            scores[place] = 0.0
+        elif query.phrases and not wishes:
+            scores[place] = 1.0
+    return scores
 
 
 def _has_any(text: str, phrases: Sequence[str]) -> bool:

@@ -81,7 +81,7 @@ Drive = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
 Scope = Callable[[], tuple[str, str]]
 
 
-def _tool(schema: Mapping[str, Any], driver: Driver, scope: Scope) -> BaseTool:
+def tool_for(schema: Mapping[str, Any], driver: Driver, scope: Scope) -> BaseTool:
     """Return the tool of a definition. `scope` returns the resource and the thread of the current agent run."""
     name: str = schema["name"]
 
@@ -172,7 +172,7 @@ class Run(AgentTurn):
     async def _save_placeholders(self, messages: Sequence[BaseMessage]) -> None:
         """Save empty rows for the messages since the last question that are not stored. The caller then withdraws these rows."""
         said = [one for one in messages if _is_said(one)]
-        rest = [one for one in await self._unstored(said[_question(said) :]) if one.id]
+        rest = [one for one in await self._unstored(said[question_of(said) :]) if one.id]
         if rest:
             # The checkpoint still contains these messages. The withdrawn rows show that they must not be saved later.
             empty = [
@@ -279,7 +279,7 @@ class Run(AgentTurn):
         asked = [one for one in messages if _is_said(one)]
         known: list[Message] = []
         turn: str | None = None
-        for one in asked[_question(asked) :]:
+        for one in asked[question_of(asked) :]:
             rows = [row for row in await self.rows(one.id or "") if row.state == "live"]
             known += rows
             if isinstance(one, HumanMessage):
@@ -339,7 +339,7 @@ def _content(parts: Iterable[Part]) -> list[tuple[str | bytes | None, ...]]:
     ]
 
 
-def _question(said: Sequence[BaseMessage]) -> int:
+def question_of(said: Sequence[BaseMessage]) -> int:
     """Return the index of the first message of the last question. A question may have several messages."""
     place = next((n for n in range(len(said) - 1, -1, -1) if isinstance(said[n], HumanMessage)), len(said))
     while 0 < place < len(said) and isinstance(said[place - 1], HumanMessage):
@@ -415,7 +415,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._has_tools = tools
         self._discards_on_jump, self._guards = discard_on_jump, guards
         offered = definitions("mcp", read_only=self.driver.memory.config.read_only) if tools else []
-        self.tools = [_tool(schema, self.driver, self.scope) for schema in offered]
+        self.tools = [tool_for(schema, self.driver, self.scope) for schema in offered]
 
     # ------------------------------------------------------------ resource and thread
 
@@ -423,8 +423,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Return the resource and the thread of the current agent run."""
         settings: dict[str, Any] = get_config().get("configurable") or {}
         return (
-            _chosen_id("resource", self._resource, settings.get("resource"), 'resource="…"'),
-            _chosen_id("thread", self._thread, settings.get("thread_id"), 'configurable={"thread_id": "…"}'),
+            chosen_id("resource", self._resource, settings.get("resource"), 'resource="…"'),
+            chosen_id("thread", self._thread, settings.get("thread_id"), 'configurable={"thread_id": "…"}'),
         )
 
     def _run_of(self, state: MemoryState) -> Run:
@@ -466,7 +466,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             raise
 
     async def _prepare(self, run: Run, request: Request) -> Context:
-        _set_result_ids(request.messages)
+        set_result_ids(request.messages)
         known = {one.id for one in request.state["messages"]}
         lasting: list[BaseMessage] = []
         ephemeral: list[BaseMessage] = []
@@ -474,7 +474,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             # A message that is not in the state was added by an outer middleware to this request only. It is not stored.
             is_lasting = one.id in known or isinstance(one, ToolMessage | SystemMessage)
             (lasting if is_lasting else ephemeral).append(one)
-        return await run.prepare(lasting, ephemeral=ephemeral, model=_model_name(request))
+        return await run.prepare(lasting, ephemeral=ephemeral, model=model_name_of(request.model))
 
     async def _failed(self, run: Run, request: Request, error: BaseException) -> None:
         """Discard the turn if a guard raised the error. Withdraw a rejected request. Otherwise end the turn."""
@@ -491,10 +491,10 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         own = [one for one in given if one is not None]
         texts = [guidance(read_only=self.driver.memory.config.read_only)] if self._has_tools else []
         if "anthropic" in str(getattr(request.model, "_llm_type", "")):
-            system, messages = _with_marks(own, texts, context)
+            system, messages = with_marks(own, texts, context)
         else:
-            system = _instructions(own, [*texts, *filter(None, [context.system])])
-            messages = _langchain_messages(context)
+            system = instructions_of(own, [*texts, *filter(None, [context.system])])
+            messages = langchain_messages(context)
         return request.override(system_message=system, messages=cast("list[AnyMessage]", messages))
 
     # ------------------------------------------------------------ after the model
@@ -531,7 +531,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 # ---------------------------------------------------------------- pieces of a request
 
 
-def _chosen_id(what: str, given: Named, configured: Any, how: str) -> str:
+def chosen_id(what: str, given: Named, configured: Any, how: str) -> str:
+    """Return the id of a thread or a resource: what was passed, or what the call configures."""
     name = given(get_runtime()) if callable(given) else given or configured
     return check_id(what, name, f"Pass the {what} to the middleware or in the configuration of the call: {how}.")
 
@@ -544,14 +545,15 @@ def _with_run(response: Response, run: Run, request: Request) -> Response | Exte
     return ExtendedModelResponse(model_response=response, command=Command(update={"memolog_run": run}))
 
 
-def _model_name(request: Request) -> str | None:
+def model_name_of(model: Any) -> str | None:
+    """Return the name of a chat model, or None if it has none."""
     for attribute in ("model_name", "model"):
-        if isinstance(name := getattr(request.model, attribute, None), str) and name:
+        if isinstance(name := getattr(model, attribute, None), str) and name:
             return name
     return None
 
 
-def _set_result_ids(messages: list[AnyMessage]) -> None:
+def set_result_ids(messages: list[AnyMessage]) -> None:
     """Set missing ids of tool results. LangChain sets those of malformed calls too late, after Memolog has saved the results."""
     answer_id = ""
     for message in messages:
@@ -561,7 +563,8 @@ def _set_result_ids(messages: list[AnyMessage]) -> None:
             answer_id = message.id
 
 
-def _langchain_messages(context: Context) -> list[BaseMessage]:
+def langchain_messages(context: Context) -> list[BaseMessage]:
+    """Return the messages of a context, with the edge."""
     return [made for message in context.joined() for made in to_langchain(message)]
 
 
@@ -570,7 +573,7 @@ _MARK: Final = {"type": "ephemeral"}
 _MOST_MARKS: Final = 4
 
 
-def _with_marks(
+def with_marks(
     own: list[SystemMessage], texts: list[str], context: Context
 ) -> tuple[SystemMessage | None, list[BaseMessage]]:
     """Return system message and messages for Claude, with cache marks after the log and at the last message before the edge.
@@ -583,7 +586,7 @@ def _with_marks(
         {"type": "text", "text": block.text if number == 0 else f"\n\n{block.text}"}
         for number, block in enumerate(context.blocks)
     ]
-    messages = [_without_marks(one) for one in _langchain_messages(replace(context, edge=()))]
+    messages = [_without_marks(one) for one in langchain_messages(replace(context, edge=()))]
     free = _MOST_MARKS - sum("cache_control" in block for block in fixed)
     if free > 0 and _mark_last(messages):
         free -= 1
@@ -634,7 +637,7 @@ def _add_edge(messages: list[BaseMessage], edge: str) -> None:
     messages.insert(0, HumanMessage(content=[cast("Any", block)]))
 
 
-def _instructions(own: list[SystemMessage], texts: list[str]) -> SystemMessage | None:
+def instructions_of(own: list[SystemMessage], texts: list[str]) -> SystemMessage | None:
     """Return one system message: the caller's instructions, then `texts`. Return None if there are neither."""
     if not own and not texts:
         return None

@@ -101,6 +101,7 @@ SELECT (SELECT COUNT(*) FROM tasks WHERE resource = :resource) AS tasks,
   (SELECT COUNT(*) FROM usage WHERE resource = :resource AND thread_pk IS NULL) AS usage,
   (SELECT COUNT(*) FROM working_memory d JOIN working_memory_versions v ON v.document_pk = d.pk
     WHERE d.resource = :resource AND d.thread_pk IS NULL) AS working_memory,
+  (SELECT COUNT(*) FROM items WHERE resource = :resource) AS items,
   (SELECT COUNT(*) FROM run_prompts p JOIN runs r ON r.pk = p.run_pk JOIN logs l ON l.pk = r.log_pk
     WHERE l.resource = :resource) AS prompts,
   (SELECT COUNT(*) FROM leases WHERE resource = :resource) + (SELECT COUNT(*) FROM calibrations WHERE resource = :resource)
@@ -123,6 +124,9 @@ DELETE FROM leases WHERE resource = :resource
 
 -- delete_documents --
 DELETE FROM working_memory WHERE resource = :resource
+
+-- delete_items --
+DELETE FROM items WHERE resource = :resource
 
 -- delete_events --
 DELETE FROM events WHERE resource = :resource

@@ -9,7 +9,8 @@ SELECT (SELECT COUNT(*) FROM (SELECT 1 AS one FROM threads WHERE resource = :res
   + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM calibrations WHERE resource = :resource LIMIT 1) g)
   + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM events WHERE resource = :resource LIMIT 1) h)
   + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM resource_settings WHERE resource = :resource LIMIT 1) i)
-  + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM tombstones WHERE resource = :resource LIMIT 1) j) AS found
+  + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM tombstones WHERE resource = :resource LIMIT 1) j)
+  + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM items WHERE resource = :resource LIMIT 1) k) AS found
 
 -- count_large --
 -- The number of rows whose export takes most of the time.
@@ -432,6 +433,19 @@ SELECT s.name, s.value FROM resource_settings s
 
 -- setting_add --
 INSERT INTO resource_settings (resource, name, value) VALUES (:resource, :name, :value)
+
+-- item_select --
+SELECT x.pk, x.namespace, x.key, x.value, x.created_at, x.updated_at FROM items x
+
+-- item_page --
+{item_select} WHERE x.resource = :resource AND x.pk > :a ORDER BY x.pk LIMIT :limit
+
+-- item_one --
+{item_select} WHERE x.resource = :resource AND x.namespace = :namespace AND x.key = :key
+
+-- item_add --
+INSERT INTO items (resource, namespace, key, value, created_at, updated_at)
+VALUES (:resource, :namespace, :key, :value, :created_at, :updated_at)
 
 -- extract_page --
 SELECT x.pk, t.id, x.first_seq, x.last_seq, x.at, x.key, x.who, x.run, x.value FROM extracts x JOIN threads t ON t.pk = x.thread_pk

@@ -61,6 +61,8 @@ SELECT resource FROM tasks GROUP BY resource
 UNION
 SELECT resource FROM working_memory GROUP BY resource
 UNION
+SELECT resource FROM items GROUP BY resource
+UNION
 SELECT resource FROM logs GROUP BY resource
 UNION
 SELECT resource FROM usage GROUP BY resource

@@ -1,0 +1,1 @@
+"""Items: JSON objects of a program under namespaces and keys, their storage, ranking and calls."""
