@@ -18,6 +18,21 @@ from adapters.langchain.scripted import Scripted, told
 from memolog import InputError, Memory, SyncMemory
 from memolog.adapters.langgraph import GraphMemory
 
+
+def told_always(text: str) -> Any:
+    """Return a script or a node that always answers the same."""
+
+    def answer(_: Any) -> Any:
+        return told(text)
+
+    return answer
+
+
+def nothing(_: Any) -> Any:
+    """Return an empty update."""
+    return {}
+
+
 AT: Any = {"configurable": {"thread_id": "t1"}}
 
 
@@ -81,12 +96,14 @@ async def test_a_function_of_any_state(state: Any, is_async: bool) -> None:
 
 def test_a_synchronous_graph(tmp_path: Any) -> None:
     """A function, a command and a model are called without await, and the memory is there after a restart."""
-    kinds: list[Any] = [
-        lambda _: {"messages": [told("one")]},
-        lambda _: Command(update={"messages": [told("two")]}),
-        Scripted(script=lambda _: told("three")),
-        lambda _: {"messages": [{"role": "assistant", "content": "four"}]},
-    ]
+
+    def command(_: Any) -> Any:
+        return Command(update={"messages": [told("two")]})
+
+    def plain(_: Any) -> Any:
+        return {"messages": [{"role": "assistant", "content": "four"}]}
+
+    kinds: list[Any] = [told_always("one"), command, Scripted(script=told_always("three")), plain]
     for kind in kinds:
         with SyncMemory(str(tmp_path / "m.db")) as memory:
             node = GraphMemory(memory, resource="alice", system_prompt="Be brief.").node(kind)
@@ -99,7 +116,12 @@ def test_a_synchronous_graph(tmp_path: Any) -> None:
 async def test_a_graph_that_removes_old_messages() -> None:
     """The memory keeps what a node removes from the state. Nothing is saved twice and the model still sees it."""
     heard: list[list[str]] = []
-    model = Scripted(script=lambda messages: heard.append(said(messages)) or told(f"answer {len(heard)}"))
+
+    def hear(messages: list[BaseMessage]) -> AIMessage:
+        heard.append(said(messages))
+        return told(f"answer {len(heard)}")
+
+    model = Scripted(script=hear)
 
     def trim(state: MessagesState) -> Any:
         return {"messages": [RemoveMessage(str(one.id)) for one in state["messages"][:-1]]}
@@ -124,7 +146,11 @@ async def test_a_graph_that_removes_its_newest_messages() -> None:
     answers = iter(["bad", "good", "next"])
     saver = InMemorySaver()
     async with Memory(":memory:") as memory:
-        model = Scripted(script=lambda _: told(next(answers)))
+
+        def answer(_: Any) -> AIMessage:
+            return told(next(answers))
+
+        model = Scripted(script=answer)
         graph = graph_of(GraphMemory(memory, resource="alice").node(model), saver=saver)
         done = await graph.ainvoke({"messages": [HumanMessage("What?", id="h1")]}, AT)
         bad = done["messages"][-1]
@@ -136,12 +162,16 @@ async def test_a_graph_that_removes_its_newest_messages() -> None:
 
 async def test_other_nodes_and_wrong_arguments() -> None:
     """Messages of other nodes are saved by the next call. A state without messages and a wrong node are refused."""
+
+    def note(_: Any) -> Any:
+        return {"messages": [AIMessage("a note", name="critic")]}
+
     async with Memory(":memory:") as memory:
         remember = GraphMemory(memory, resource="alice")
         graph = graph_of(
-            remember.node(Scripted(script=lambda _: told("one"))),
+            remember.node(Scripted(script=told_always("one"))),
             saver=InMemorySaver(),
-            note=lambda _: {"messages": [AIMessage("a note", name="critic")]},
+            note=note,
         )
         await graph.ainvoke({"messages": [("user", "a")]}, AT)
         await graph.ainvoke({"messages": [("user", "b")]}, AT)
@@ -150,8 +180,8 @@ async def test_other_nodes_and_wrong_arguments() -> None:
         ]
         with pytest.raises(InputError, match="must be a chat model or a function"):
             remember.node("model")  # pyright: ignore[reportArgumentType]
-        other = GraphMemory(memory, resource="alice", messages_key="talk").node(lambda _: {})
+        other = GraphMemory(memory, resource="alice", messages_key="talk").node(nothing)
         with pytest.raises(InputError, match="no 'talk'"):
             await graph_of(other).ainvoke({"messages": [("user", "a")]}, AT)
         with pytest.raises(InputError, match="no resource"):
-            await graph_of(GraphMemory(memory).node(lambda _: {})).ainvoke({"messages": [("user", "a")]}, AT)
+            await graph_of(GraphMemory(memory).node(nothing)).ainvoke({"messages": [("user", "a")]}, AT)

@@ -254,15 +254,14 @@ def _answers(result: Any, key: str, new_id: Callable[[], str]) -> tuple[Any, lis
 
     Each message gets an id, because the graph would give it one only after it was saved.
     """
-    if isinstance(result, BaseMessage):
-        result = {key: [result]}
-    update: Any = cast("Command[Any]", result).update if isinstance(result, Command) else result
-    if not isinstance(update, Mapping) or not (given := cast("Mapping[str, Any]", update).get(key)):
-        return result, []
-    listed: Iterable[Any] = cast("Iterable[Any]", given) if isinstance(given, list | tuple) else [given]
+    given: Any = {key: [result]} if isinstance(result, BaseMessage) else result
+    update: Any = cast("Any", given).update if isinstance(given, Command) else given
+    if not isinstance(update, Mapping) or not (said := cast("Mapping[str, Any]", update).get(key)):
+        return cast("Any", given), []
+    listed: Iterable[Any] = cast("Iterable[Any]", said) if isinstance(said, list | tuple) else [said]
     messages = convert_to_messages(list(listed))
     for message in messages:
         message.id = message.id or new_id()
     changed = {**cast("Mapping[str, Any]", update), key: messages}
-    made: Any = replace(cast("Command[Any]", result), update=changed) if isinstance(result, Command) else changed
+    made: Any = replace(cast("Any", given), update=changed) if isinstance(given, Command) else changed
     return made, [message for message in messages if not isinstance(message, RemoveMessage)]
