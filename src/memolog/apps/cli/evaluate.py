@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memolog.apps.cli import output
-from memolog.apps.cli.command import Answer, Call, verb
+from memolog.apps.cli.command import Answer, Call, listing, verb
 from memolog.errors import InputError, MemologError
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ _Prices = Annotated[
     list[str] | None,
     typer.Option("--price", help='Price of a model, US dollars for a million tokens: "openai:gpt-5-mini=0.25/2".'),
 ]
+_Report = Annotated[Path | None, typer.Option(help="HTML file of the report. Default: beside the results.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the expected tokens and cost, and call no model.")]
 _File = Annotated[Path | None, typer.Option("--file", "-f", help="SQLite file of memories and results.")]
 
 
@@ -61,6 +63,8 @@ async def talks(
     budget: _Budget = None,
     price: _Prices = None,
     file: _File = None,
+    report: _Report = None,
+    dry_run: _DryRun = False,
 ) -> Answer:
     """Evaluate with 150 questions about the twelve conversations that come with Memolog. Needs no data and no key."""
     return await _evaluate(call, "talks", None, locals())
@@ -86,6 +90,8 @@ async def longmemeval(
     budget: _Budget = None,
     price: _Prices = None,
     file: _File = None,
+    report: _Report = None,
+    dry_run: _DryRun = False,
 ) -> Answer:
     """Evaluate with LongMemEval: a file of the setting oracle, S or M."""
     return await _evaluate(call, "longmemeval", data, locals())
@@ -107,6 +113,8 @@ async def locomo(
     budget: _Budget = None,
     price: _Prices = None,
     file: _File = None,
+    report: _Report = None,
+    dry_run: _DryRun = False,
 ) -> Answer:
     """Evaluate with LoCoMo. The first speaker is the user, the second the assistant."""
     return await _evaluate(call, "locomo", data, locals())
@@ -128,6 +136,8 @@ async def beam(
     budget: _Budget = None,
     price: _Prices = None,
     file: _File = None,
+    report: _Report = None,
+    dry_run: _DryRun = False,
 ) -> Answer:
     """Evaluate with BEAM: a folder of chats with their probing questions. Its rubrics need a model as judge."""
     return await _evaluate(call, "beam", data, locals())
@@ -138,6 +148,7 @@ async def _evaluate(call: Call, kind: "Kind", data: Path | None, given: "Mapping
     from memolog.apps.eval.datasets import read
     from memolog.apps.eval.evaluation import Evaluation, Plan
     from memolog.apps.eval.figures import figures_of
+    from memolog.apps.eval.report import write_report
     from memolog.apps.eval.results import open_results
 
     types = tuple(filter(None, (given["types"] or "").split(",")))
@@ -155,14 +166,59 @@ async def _evaluate(call: Call, kind: "Kind", data: Path | None, given: "Mapping
         budget=given["budget"],
         prices=_prices(given["price"] or []),
     )
+    if given["dry_run"]:
+        return _expected(plan)
     path = given["file"] or Path(f"eval-{kind}.db")
+    page = given["report"] or path.with_suffix(".html")
     with _progress(call, f"evaluating {kind}") as tell, await open_results(path) as results:
         outcome = await Evaluation(plan, results, tell).run()
         figures = figures_of(plan, results)
+        write_report(plan, figures, page)
     return Answer(
-        data=_data(plan, outcome, figures, path),
-        show=lambda: _shown(plan, outcome, figures, path),
+        data=_data(plan, outcome, figures, path, page),
+        show=lambda: _shown(plan, outcome, figures, path, page),
         code=0 if outcome.stopped is None else 4,
+    )
+
+
+def _expected(plan: "Plan") -> Answer:
+    """Return the expected tokens and the cost of a plan."""
+    from memolog.apps.eval.forecast import forecast
+
+    rows = forecast(plan)
+    known = [row.dollars for row in rows if row.dollars is not None]
+    data = {
+        "dry_run": True,
+        "questions": len(plan.data.questions),
+        "expected": [
+            {
+                "role": row.role,
+                "arm": row.arm,
+                "model": row.model,
+                "calls": row.calls,
+                "input_tokens": row.read,
+                "output_tokens": row.written,
+                "dollars": row.dollars,
+            }
+            for row in rows
+        ],
+        "dollars": sum(known),
+        "unpriced": sorted({row.model for row in rows if row.dollars is None}),
+    }
+    without = (
+        "" if len(known) == len(rows) else " The price of a model without dollars is unknown; pass it with --price."
+    )
+    return listing(
+        data,
+        rows,
+        ("role!", "arm", "model", ">calls", ">tokens in", ">tokens out", ">$"),
+        lambda row: (
+            *(row.role, row.arm or "-", row.model, f"{row.calls:,}", f"{row.read:,}", f"{row.written:,}"),
+            "-" if row.dollars is None else f"{row.dollars:.2f}",
+        ),
+        "No model would be called, so nothing would be paid.",
+        caption=f"Expected from measured ratios, together ${sum(known):.2f}.{without}",
+        code=0,
     )
 
 
@@ -215,7 +271,7 @@ def _progress(call: Call, words: str) -> "Generator[Tell]":
 # ---------------------------------------------------------------- output
 
 
-def _data(plan: "Plan", outcome: "Outcome", figures: "Figures", path: Path) -> dict[str, Any]:
+def _data(plan: "Plan", outcome: "Outcome", figures: "Figures", path: Path, page: Path) -> dict[str, Any]:
     return {
         "data": plan.data.kind,
         "fingerprint": plan.data.fingerprint,
@@ -224,6 +280,7 @@ def _data(plan: "Plan", outcome: "Outcome", figures: "Figures", path: Path) -> d
         "reflector": plan.setup["reflector"],
         "judge": plan.judge_name,
         "file": str(path),
+        "report": str(page),
         "done": outcome.done,
         "total": outcome.total,
         "stopped": _reason(outcome.stopped),
@@ -279,7 +336,7 @@ def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f}"
 
 
-def _shown(plan: "Plan", outcome: "Outcome", figures: "Figures", path: Path) -> "RenderableType":
+def _shown(plan: "Plan", outcome: "Outcome", figures: "Figures", path: Path, page: Path) -> "RenderableType":
     from rich.console import Group
 
     heads = ("arm!", ">plain mean", ">macro mean", ">95 %", ">evidence", ">tokens", ">$ a question")
@@ -297,7 +354,7 @@ def _shown(plan: "Plan", outcome: "Outcome", figures: "Figures", path: Path) -> 
     ]
     title = f"{plan.data.kind}: {plan.reader} answers, {plan.setup['observer']} observes, {plan.judge_name} judges"
     pieces: list[Any] = [output.table(heads, rows, title=title), _by_type(figures)]
-    lines = [f"{outcome.done:,} of {outcome.total:,} answers; the results are in {path}."]
+    lines = [f"{outcome.done:,} of {outcome.total:,} answers. Results: {path}. Report: {page}."]
     unjudged = max((arm.questions - arm.judged for arm in figures.arms), default=0)
     if unjudged:
         lines.append(f"{unjudged} questions of each arm were not judged: a comparison of words cannot judge them.")

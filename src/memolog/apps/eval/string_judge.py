@@ -33,6 +33,9 @@ _FOREIGN_STOP_WORDS: Final = word_set("""
     os as um uma do dos das na em se com at on by for the with about
     porque parce perché porqué weil because instead n
     """)
+_UNITS: Final = word_set(
+    "mg kg g m km cm min hour day week month year time minut secondi euro eur usd cad dollar percent lb lbs h"
+)
 _GENERIC: Final = word_set("user users their they them also mentioned previously likely would prefer own own")
 _KNOWING: Final = (
     r"(?:know|mention\w*|say|said|state[ds]?|specif\w+|provide[ds]?|find|found|contain\w*|include\w*|record\w*|answer\w*|recall"
@@ -137,8 +140,10 @@ def agrees(expected: str, answer: str) -> bool:
     if not wanted.words:
         return bool(wanted.days) or (bool(wanted.numbers) and len(there.numbers) <= _MOST_NUMBERS)
     found = len(wanted.words & there.words)
-    if len(wanted.words) <= _FEW and not (wanted.days or wanted.numbers):
-        return found == len(wanted.words)
+    # Of a few names, none may be another: "clindamycin 300 mg" is not "amoxicillin 300 mg".
+    names = wanted.words - _UNITS
+    if len(names) <= _FEW and not names <= there.words:
+        return False
     return found >= _ENOUGH * len(wanted.words) or f1(wanted.words, there.words) >= _F1
 
 
