@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from evaluation import samples
 from evaluation.samples import write_samples
 from memolog import Config, Memory, ModelRequest
 from memolog.apps.eval.arms import arm_of
@@ -151,6 +152,20 @@ async def test_a_scripted_model_answers_and_judges(tmp_path: Path) -> None:
     }
     assert all(arm.paid_tokens > 0 for arm in figures.arms)
     assert "scripted (3 votes)" in page
+
+
+async def test_a_context_that_is_too_long_is_not_sent(tmp_path: Path) -> None:
+    """It counts as a failure of the arm, and says why."""
+    row = json.loads(json.dumps(samples.LONGMEMEVAL[0]))
+    row["haystack_sessions"][0][0]["content"] += " And so on." * 4_000
+    file = tmp_path / "long.json"
+    file.write_text(json.dumps([row]))
+    model = ScriptedModel(name="gpt-4")
+    _, figures, _ = await evaluated(tmp_path / "eval.db", ("full",), data=read("longmemeval", file), answer=model)
+    (case,) = figures.cases
+    assert model.requests == []
+    assert case.verdict.score == 0
+    assert "exceeds the 8,192 tokens" in case.answer.text
 
 
 async def test_an_observing_model_is_counted(tmp_path: Path) -> None:

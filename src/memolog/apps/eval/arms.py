@@ -74,6 +74,7 @@ class Piece:
     text: str
     cites: frozenset[str] = frozenset()
     """The names of the messages that it shows or was made from."""
+    is_of_user: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +118,7 @@ async def prompt_for(arm: Arm, memory: Memory | None, history: History, question
     if arm.uses_log and memory is not None:
         return await _remembered(memory, history, question)
     shown = () if arm.uses_memory else _chosen(arm, history, question)
-    pieces = tuple(Piece(place="history", text=line_of(said, history), cites=frozenset({said.name})) for said in shown)
+    pieces = tuple(_message("history", said, history) for said in shown)
     day = day_name(local(question.at, history.zone).date())
     text = f"Today is {day}.\n\n{question.text}"
     if pieces:
@@ -173,7 +174,12 @@ def _line(line: Observation, names: Mapping[tuple[str, int], str], history: Hist
     }
     said = f"[{clock(line.said_at, history.zone)}] " if line.said_at else ""
     text = f"{line.text}\n{line.verbatim}" if line.verbatim else line.text
-    return Piece(place="log", text=f"{said}{text}", cites=frozenset(cited))
+    return Piece(place="log", text=f"{said}{text}", cites=frozenset(cited), is_of_user=line.trust == "user")
+
+
+def _message(place: Place, said: Said, history: History) -> Piece:
+    text = line_of(said, history)
+    return Piece(place=place, text=text, cites=frozenset({said.name}), is_of_user=said.role == "user")
 
 
 def _tail(context: Context, history: History, thread: str, names: Mapping[tuple[str, int], str]) -> Iterable[Piece]:
@@ -181,7 +187,7 @@ def _tail(context: Context, history: History, thread: str, names: Mapping[tuple[
         name = names.get((thread, message.seq or 0))
         # The question itself is the last message, and is not part of the history.
         if name is not None:
-            yield Piece(place="tail", text=line_of(history.by_name[name], history), cites=frozenset({name}))
+            yield _message("tail", history.by_name[name], history)
 
 
 def _other_conversations(context: Context) -> Iterable[str]:
@@ -202,7 +208,8 @@ def _result(result: SearchResult, names: Mapping[tuple[str, int], str], history:
     name = names.get((result.thread or "", result.seq or 0))
     who = result.speaker or result.role or result.source
     text = f"[{clock(result.at, history.zone)}] {who}: {cut_middle(result.content, _RESULT_CHARACTERS)}"
-    return Piece(place="search", text=text, cites=frozenset({name}) if name else frozenset())
+    cites = frozenset({name}) if name else frozenset[str]()
+    return Piece(place="search", text=text, cites=cites, is_of_user=result.role == "user")
 
 
 # ---------------------------------------------------------------- evidence

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from time import perf_counter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from memolog import Config, Memory, Model
 from memolog.apps.eval import string_judge
@@ -14,7 +14,7 @@ from memolog.apps.eval.budget import COUNTER, MeteredModel, Purse
 from memolog.apps.eval.datasets import DataSet, History, Question
 from memolog.apps.eval.history import EMBEDDED, HistoryClock, Observers, live, question_thread
 from memolog.apps.eval.model_judge import ModelJudge
-from memolog.apps.eval.readers import ExtractiveReader, ModelReader
+from memolog.apps.eval.readers import ExtractiveReader, ModelReader, TooLong
 from memolog.apps.eval.results import Answer, Lived, Results
 from memolog.core.exact_json import dumps
 from memolog.errors import MemologError
@@ -23,6 +23,7 @@ from memolog.models import BudgetSpent, ModelSpec, Price, resolve_model
 Tell: TypeAlias = Callable[[str, int, int], None]
 """Called with what is counted, how many are done, and how many there are."""
 PARALLEL: Final = 4
+_NOT_OF_A_MEMORY: Final = frozenset({"background", "budget", "model", "read_only"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +85,7 @@ class Plan:
             role: model.name if model else EMBEDDED
             for role, model in (("observer", self.models.observe), ("reflector", self.models.reflect))
         }
-        config = self.data.config(self.config).lasting
+        config = _changed(self.data.config(self.config).to_dict(), Config().to_dict())
         return {"data set": self.data.kind, "data": self.data.fingerprint, **names, "configuration": dumps(config)}
 
     @property
@@ -218,7 +219,10 @@ class Evaluation:
             ExtractiveReader() if model is None else ModelReader(self._metered(model, "answer", history, question, arm))
         )
         start = perf_counter()
-        reading = await reader.read(arm, memory, history, question)
+        try:
+            reading = await reader.read(arm, memory, history, question)
+        except TooLong as error:
+            return Answer(text=f"({error.what})", tokens=error.tokens)
         return Answer(
             text=reading.text,
             tokens=reading.tokens,
@@ -240,6 +244,17 @@ class Evaluation:
         return MeteredModel(
             model, self._purse, role=role, history=history.id, question=question.id, arm=arm.name, price=price
         )
+
+
+def _changed(given: Mapping[str, Any], defaults: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the settings that are not the defaults, by dotted name, without those that change no memory."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if isinstance(value, Mapping) and isinstance(defaults.get(name), Mapping):
+            found |= _changed(cast("Mapping[str, Any]", value), defaults[name], f"{prefix}{name}.")
+        elif value != defaults.get(name) and name not in _NOT_OF_A_MEMORY:
+            found[f"{prefix}{name}"] = value
+    return found
 
 
 def _tell_nobody(what: str, done: int, total: int) -> None:

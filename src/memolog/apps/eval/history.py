@@ -14,6 +14,8 @@ from memolog.models import Price
 EMBEDDED: Final = "extractive"
 # A slow machine must not change what a memory contains.
 _PATIENCE: Final = {"turn_timeout": 600.0, "queue_timeout": 600.0, "busy_timeout": 120.0, "statement_timeout": 300.0}
+# The process of the evaluation observes. Once the budget is spent, messages wait instead of being observed by other means.
+_HERE: Final = {"background": "loop", "over_budget": "wait", "read_only": False}
 QUESTIONS: Final = "questions"
 """The thread in which questions are asked if the log is shared by several conversations."""
 
@@ -65,7 +67,7 @@ class Observers:
             f"{section}.model": EMBEDDED if model is None else None
             for section, model in (("observation", self.observe), ("reflection", self.reflect))
         }
-        settings = {**embedded, **_PATIENCE, "scope": history.scope, "over_budget": "wait", "read_only": False}
+        settings = {**embedded, **_PATIENCE, "scope": history.scope, **_HERE}
         clock = HistoryClock(history.messages[0].at)
         metered = [
             model and MeteredModel(model, purse, role=role, history=history.id, price=price)

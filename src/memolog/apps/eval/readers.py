@@ -6,15 +6,18 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from memolog import Memory, ModelRequest
 from memolog.apps.eval.arms import Arm, Piece, Prompt, found_for, found_in_tools, prompt_for
 from memolog.apps.eval.budget import COUNTER, MeteredModel
 from memolog.apps.eval.datasets import History, Question
-from memolog.apps.eval.string_judge import content_terms
+from memolog.apps.eval.string_judge import content_terms, facts_of
 from memolog.context.context import ContextMessage
 from memolog.core.message import TextPart, ToolCallPart, ToolResultPart
+from memolog.core.model_names import context_window
+from memolog.errors import MemologError
 from memolog.text.words import normal, words_of
 
 ROUNDS: Final = 6
@@ -25,6 +28,16 @@ UNKNOWN: Final = "I do not know."
 _LONGEST: Final = 400
 # The share of the question, weighted by rarity, that a line must have to be an answer.
 _ENOUGH: Final = 0.3
+_OF_USER: Final = 1.3
+_FITTING: Final = 1.3
+_COUNTING: Final = re.compile(
+    r"\b(?:how (?:many|much|long|often|old|fast)|cu[aá]nt[oa]s?|combien|wie ?(?:viele?|hoch|lang|oft)|quant[oiae]s?)\b"
+    r"|いくつ|何(?:人|時|個|歳)",
+    re.IGNORECASE,
+)
+_DATING: Final = re.compile(
+    r"\b(?:when|which (?:day|date|month)|what (?:day|date|month)|cuándo|quand|wann|quando)\b|いつ|何日", re.IGNORECASE
+)
 _SENTENCE: Final = re.compile(r"(?<=[.!?。！？])\s+|\n+|(?<=[。！？])")
 _STAMP: Final = re.compile(r"\A\[[^\]]*\] [^:\n]{1,80}?: |\A\[\d{4}-[^\]]*\] ")
 
@@ -47,6 +60,14 @@ class Reader(Protocol):
         ...
 
 
+class TooLong(MemologError):
+    """A context is larger than the context window of the model, so the model was not asked."""
+
+    def __init__(self, tokens: int, window: int) -> None:
+        super().__init__(f"The context of {tokens:,} tokens exceeds the {window:,} tokens of the model.")
+        self.tokens = tokens
+
+
 class ExtractiveReader:
     """Returns the line of the context that has most words of the question. Needs no model."""
 
@@ -66,32 +87,43 @@ class ExtractiveReader:
 def best_line(question: str, pieces: Sequence[Piece]) -> str:
     """Return the line that has the largest share of the words of a question; of equal lines, the last one.
 
-    Rare words weigh more than common ones. A line is a sentence of a message or a line of the log.
+    Rare words weigh more than common ones. A line is a sentence of a message or a line of the log. Lines of the user count more,
+    and so do lines with a number or a date if the question asks for one.
     """
     lines = [line for piece in pieces for line in _lines(piece)]
-    words = [_words(text) for text, _ in lines]
+    words = [_words(text) for text, _, _ in lines]
     counts = Counter(word for one in words for word in one)
     wanted = _words(question)
     weights = {word: math.log(1 + len(lines) / (1 + counts[word])) for word in wanted}
     total = sum(weights.values())
     best, text = 0.0, UNKNOWN
-    for (shown, beside), one in zip(lines, words, strict=True):
+    known = facts_of(question)
+    for (shown, body, piece), one in zip(lines, words, strict=True):
         # The words of the whole message help to choose among its sentences, but less than those of the sentence.
-        near = sum(weights[word] for word in wanted & beside)
+        near = sum(weights[word] for word in wanted & _words(piece.text))
         score = sum(weights[word] for word in wanted & one) + near / 4
-        if one and score >= best and not shown.rstrip().endswith(("?", "？")):
+        if score < _ENOUGH * total or not one or shown.rstrip().endswith(("?", "？")):
+            continue
+        score *= _OF_USER if piece.is_of_user else 1
+        if _COUNTING.search(question) and facts_of(body).numbers - known.numbers:
+            score *= _FITTING
+        if _DATING.search(question) and facts_of(body).days - known.days:
+            score *= _FITTING
+        if score >= best:
             best, text = score, shown
-    return text[:_LONGEST] if total and best >= _ENOUGH * total else UNKNOWN
+    return text[:_LONGEST]
 
 
-def _lines(piece: Piece) -> list[tuple[str, frozenset[str]]]:
+def _lines(piece: Piece) -> list[tuple[str, str, Piece]]:
+    """Return the lines of a piece: each with its time and speaker, without them, and with its piece."""
     stamp = hit[0] if (hit := _STAMP.match(piece.text)) else ""
-    body, beside = piece.text[len(stamp) :], _words(piece.text)
+    body = piece.text[len(stamp) :]
     if piece.place == "log":
-        return [(piece.text, beside)]
-    return [(f"{stamp}{line.strip()}", beside) for line in _SENTENCE.split(body) if line.strip()]
+        return [(piece.text, body, piece)]
+    return [(f"{stamp}{line.strip()}", line, piece) for line in _SENTENCE.split(body) if line.strip()]
 
 
+@lru_cache(maxsize=16_384)
 def _words(text: str) -> frozenset[str]:
     return frozenset(term for word in words_of(normal(text)) for term in content_terms(word))
 
@@ -105,6 +137,9 @@ class ModelReader:
     async def read(self, arm: Arm, memory: Memory | None, history: History, question: Question) -> Reading:
         """Return the answer of the model."""
         prompt = await prompt_for(arm, memory, history, question)
+        window = context_window(self._model.name)
+        if window is not None and prompt.tokens > window:
+            raise TooLong(prompt.tokens, window)
         if not self._model.takes_tools:
             if arm.uses_search and memory is not None:
                 prompt = prompt.with_results(await found_for(memory, history, question))
