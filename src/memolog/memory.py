@@ -334,7 +334,7 @@ class Thread(_Handle):
             await self._by_hand("activate", through=through)
             config, snapshot = await look()
             left = sum(message.seq <= ends[snapshot.thread.id] for message in snapshot.tail)
-            left += sum(row.seq <= ends[row.thread] for row in snapshot.others)
+            left += sum(weight.seq <= ends[other.thread] for other in snapshot.others for weight in other.weights)
             if not left:
                 return
             under_way = [run for run in snapshot.runs if run.status == "running" and run.kind == "observe"]
@@ -1335,6 +1335,6 @@ async def _rest(snapshot: Snapshot, clock: Clock, patience: timedelta) -> timede
 def _ends(snapshot: Snapshot) -> Mapping[str, float]:
     """Return for each thread the number of the last message that the log shall cover."""
     # If other threads have more messages than were read, all messages of all threads shall be covered.
-    is_cut = len(snapshot.others) >= OTHER_ROWS
-    ends = {row.thread: inf if is_cut else row.seq for row in snapshot.others}
+    is_cut = sum(len(other.weights) for other in snapshot.others) >= OTHER_ROWS
+    ends = {other.thread: inf if is_cut else other.weights[-1].seq for other in snapshot.others}
     return defaultdict(lambda: inf if is_cut else 0, ends | {snapshot.thread.id: snapshot.thread.last_seq})

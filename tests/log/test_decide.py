@@ -311,7 +311,7 @@ def test_resource_scope_reflects_after_every_thread_was_observed() -> None:
     tail = Tail(thread="new", cursor=0, weights=weights(1, 10))
     shared = State(scope="resource", thread=ThreadHead(id="t"), asked=WAITS, tails=(tail,), entries=entries(25, 1_000))
     assert isinstance(decide(shared, CONFIG, NOW), Wait)
-    assert isinstance(decide(replace(shared, tails=(replace(tail, hinted=True),)), CONFIG, NOW), Reflect)
+    assert isinstance(decide(replace(shared, tails=(tail._replace(hinted=True),)), CONFIG, NOW), Reflect)
     assert isinstance(decide(replace(shared, entries=entries(48, 1_000)), CONFIG, NOW), Reflect)
 
 
@@ -345,7 +345,7 @@ def test_a_repeated_request_counts_once() -> None:
 def unseen(tail: tuple[Weight, ...], start: int, **changes: object) -> State:
     """Return a thread's state in which no model has seen the messages from `start` on."""
     base = state(tail, **changes)
-    return replace(base, tails=(replace(base.tails[0], unseen_from=start),))
+    return replace(base, tails=(base.tails[0]._replace(unseen_from=start),))
 
 
 def test_unseen_messages_are_not_activated() -> None:

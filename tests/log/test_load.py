@@ -79,7 +79,7 @@ async def test_a_turn_goes_on_while_another_caller_has_the_log(
         held = kit.core.hold("alice", "t1", "resource")
         await held.take()
         with monkeypatch.context() as patch:
-            patch.delitem(snapshot.q.__dict__, "other_tails")
+            patch.delitem(snapshot.q.__dict__, "other_heads")
             context = await hold(memory, "what about us? " + "word " * 2_000, thread="t2")
             assert "question 3 of t1" in context.edge_text
         # Who asks by hand waits for it.

@@ -10,7 +10,8 @@ from memolog.db.queries import Statement, Step
 from memolog.log import decide as spans
 from memolog.log import runs
 from memolog.log import store as logs
-from memolog.log.state import Tail, Weight
+from memolog.log.snapshot import Weight
+from memolog.log.state import Tail
 from simulation.faults import KINDS
 from simulation.world import Violation, simulate
 

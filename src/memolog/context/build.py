@@ -304,9 +304,9 @@ class Contexts:
         tail = tuple(message for message in read.tail if message.state == "live")
         others = read.beside or OtherTails()
         limits = others_for(config, decides=False)
-        if read.ends and isinstance(limits, OtherLimits):
+        if read.others and isinstance(limits, OtherLimits):
             where = read.resource, read.log.pk, read.thread.pk
-            others = await self._store.logs.others(*where, read.ends, limits=limits)
+            others = await self._store.logs.others(*where, read.others, limits=limits)
         if others.tails and not config.read_only:
             # A thread without an alias is not shown, because its name would change when it gets an alias.
             others = replace(others, tails=tuple(other for other in others.tails if other.alias))
@@ -605,9 +605,10 @@ def _uncovered(snapshot: Snapshot) -> tuple[int, dict[str, int]]:
     live = [message for message in snapshot.tail if message.state == "live"]
     uncovered = sum(message.tokens for message in live)
     free = {own: sum(message.tokens for message in live if message.seq > ends.get(own, 0))}
-    for row in snapshot.others:
-        if row.state == "live":
-            uncovered += row.tokens
-            if row.seq > ends.get(row.thread, 0):
-                free[row.thread] = free.get(row.thread, 0) + row.tokens
+    for other in snapshot.others:
+        uncovered += other.tokens
+        end = ends.get(other.thread, 0)
+        rest = [weight.tokens for weight in other.weights if weight.seq > end] if end else [other.tokens]
+        if rest:
+            free[other.thread] = sum(rest)
     return uncovered, free

@@ -50,12 +50,11 @@ class Cache(Generic[K, V]):
                 dropped, _ = self._values.popitem(last=False)
                 self._weight -= self._weights.pop(dropped, 0)
 
-    def drop(self, is_stale: Callable[[V], bool]) -> None:
-        """Drop the values for which `is_stale` returns True."""
+    def drop(self, key: K) -> None:
+        """Drop the value of a key."""
         with self._gate:
-            for key in [key for key, value in self._values.items() if is_stale(value)]:
-                del self._values[key]
-                self._weight -= self._weights.pop(key, 0)
+            self._values.pop(key, None)
+            self._weight -= self._weights.pop(key, 0)
 
     def _is_full(self) -> bool:
         is_heavy = self._heaviest is not None and self._weight > self._heaviest
@@ -125,6 +124,19 @@ def grown(
     a value. The cached sequences have at most `heaviest` tokens.
     """
     known = emptied(Cache[int, tuple[tuple[K, ...], S, int]](_MOST_SEQUENCES, heaviest=heaviest))
+    # The key of the sequence that ends with a value, by the identity of that value. Entries may be out of date.
+    ending = emptied(Cache[int, int](2 * _MOST_SEQUENCES))
+
+    def drop_longer(given: Sequence[K]) -> None:
+        """Drop the sequences that end with one of these values.
+
+        After an activation a tail begins later. The longer sequence is not needed again.
+        """
+        for value in given:
+            key = ending.get(id(value))
+            entry = None if key is None else known.get(key)
+            if key is not None and entry is not None and entry[0][-1] is value:
+                known.drop(key)
 
     def answer(values: Sequence[K]) -> S:
         if not values:
@@ -135,14 +147,15 @@ def grown(
         if given[: len(before)] != before:
             before, made, weight = (), empty, 0
         if not before:
-            # After an activation a tail begins later. The longer sequence ends with one of these values, and is not needed again.
-            present = set(map(id, given))
-            known.drop(lambda entry: id(entry[0][-1]) in present)
+            drop_longer(given)
         if len(given) > len(before):
             new = given[len(before) :]
             made = add(made, new)
             weight += sum(map(weigh, new))
             known.put(id(given[0]), (given, made, weight), weight=weight)
+            if before:
+                ending.drop(id(before[-1]))
+            ending.put(id(given[-1]), id(given[0]))
         return made
 
     return answer

@@ -4,11 +4,11 @@ Each rule is a pure function of state, configuration and time. The table in `doc
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import takewhile
 from operator import attrgetter
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from memolog.core.config import Config
 from memolog.core.model_names import canonical_model
@@ -66,9 +66,11 @@ class Rule:
     test: Test
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FreeStretch:
-    """Consecutive messages of a thread that belong to no buffered group and no run."""
+class FreeStretch(NamedTuple):
+    """Consecutive messages of a thread that belong to no buffered group and no run.
+
+    A named tuple, because a shared log has one for each of its threads in every turn.
+    """
 
     thread: str
     weights: tuple[Weight, ...]
@@ -78,11 +80,13 @@ class FreeStretch:
     """False if the stretch contains a message that no model has seen."""
     factor: float = 1.0
     """The calibration factor, as in `Tail`."""
+    known_tokens: int | None = None
+    """The tokens of the stretch, if they are known."""
 
     @property
     def tokens(self) -> int:
         """Return the tokens of the stretch."""
-        return scaled_sum(self.weights, self.factor)
+        return scaled_sum(self.weights, self.factor) if self.known_tokens is None else self.known_tokens
 
 
 def recover(state: State, config: Config, now: datetime) -> Recover | None:
@@ -469,9 +473,12 @@ def activatable(state: State, now: datetime) -> tuple[tuple[ReadyGroup, int], ..
     """
     found: list[tuple[ReadyGroup, int]] = []
     ages: dict[str, tuple[int, float]] = {}
+    by_thread: dict[str, list[ReadyGroup]] = {}
+    for group in state.ready:
+        by_thread.setdefault(group.thread, []).append(group)
     for tail in state.tails:
         next_seq = tail.cursor + 1
-        for group in sorted((g for g in state.ready if g.thread == tail.thread), key=lambda g: g.span.first):
+        for group in sorted(by_thread.get(tail.thread, ()), key=lambda g: g.span.first):
             if group.span.first != next_seq or not tail.is_seen(group.span.last):
                 break
             first = next(iter(tail.between(group.span.first, None)), None)
@@ -605,7 +612,11 @@ def free_stretch(state: State, tail: Tail, *, apart_from: int = 0) -> FreeStretc
     If the messages before the first unseen message have at least `apart_from` tokens, the stretch ends before that message,
     because a group that contains only seen messages can be activated earlier.
     """
-    taken = sorted(state.taken.get(tail.thread, ()), key=lambda span: span.first)
+    taken = state.taken.get(tail.thread)
+    if not taken and tail.weights and tail.unseen_from is None and not tail.later:
+        # Most threads of a shared log are so.
+        return FreeStretch(tail.thread, tail.weights, is_hole=False, factor=tail.factor, known_tokens=tail.tokens)
+    taken = sorted(taken or (), key=lambda span: span.first)
     start, end, is_hole = tail.cursor + 1, None, False
     for span in taken:
         if span.first > start:
@@ -618,8 +629,8 @@ def free_stretch(state: State, tail: Tail, *, apart_from: int = 0) -> FreeStretc
         return stretch
     seen = tail.between(start, tail.unseen_from - 1)
     ends = closed_ends(seen)
-    closed = replace(stretch, weights=seen[: ends[-1] + 1] if ends else ())
-    return closed if closed.weights and closed.tokens >= apart_from else replace(stretch, is_seen=False)
+    closed = stretch._replace(weights=seen[: ends[-1] + 1] if ends else ())
+    return closed if closed.weights and closed.tokens >= apart_from else stretch._replace(is_seen=False)
 
 
 def longest_span(stretch: FreeStretch, most: int, least: int = 0) -> Span | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import partial
+from itertools import groupby
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -17,12 +18,13 @@ from typing import Any, NamedTuple, TypeAlias
 from memolog.core.cache import Cache, remembered
 from memolog.core.clock import from_micros
 from memolog.core.exact_json import JsonObject, JsonValue, dumps, loads, unpack
-from memolog.core.message import Message, pairs_of
+from memolog.core.message import Message, Role, pairs_of
 from memolog.core.observation import Generation, GenerationCause, Observation, Scope, Span
 from memolog.core.run import RunKind, RunStatus
 from memolog.core.thread import Hints
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import (
+    file_tokens_in,
     from_row,
     hints_from_row,
     message_from_row,
@@ -67,6 +69,7 @@ KnownRows: TypeAlias = dict[int, Message]
 _TAILS = 1_024
 _LOGS = 1_024
 _OTHERS = 1_024
+_OTHER_WEIGHTS = 8_192
 _TOKENS = 2_000_000
 _RESOURCES = 10_000
 _SHORT_CHARACTERS = 16_384
@@ -168,6 +171,46 @@ class RunRow:
     """Whether that process is dead, even if the lease has not expired."""
 
 
+class Weight(NamedTuple):
+    """The properties of a message that `decide` uses: its position, its size, and the tool calls that it makes or answers.
+
+    A named tuple, because the weights of a whole tail are scaled in every turn, and a changed copy of a dataclass takes longer.
+    """
+
+    seq: int
+    tokens: int
+    role: Role
+    at: datetime
+    opens: tuple[str, ...] = ()
+    closes: tuple[str, ...] = ()
+    turn: str | None = None
+    """The turn that saved the message. A result belongs to the call of the same turn."""
+    is_gone: bool = False
+    """True for a tombstone, which has a sequence number but no content."""
+    file_tokens: int = 0
+    """The tokens of large files, which are part of `tokens`."""
+    uncounted: int = 0
+    """The tokens of large files that are not part of `tokens`. See `without_files`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherThread:
+    """The messages of another thread that the log does not cover, without their texts. Most are the same as in the last turn."""
+
+    thread: str
+    cursor: int
+    last_seq: int
+    alias: int
+    hinted_seq: int
+    weights: tuple[Weight, ...]
+    tokens: int
+    """The sum of the tokens of `weights`."""
+    has_files: bool
+    """Whether a message has a large file."""
+    said: int
+    """How many of the messages a context may show: they are live and not Memolog's own."""
+
+
 class _Groups(NamedTuple):
     """The groups of a log. `changes` counts the versions of the log that changed its groups."""
 
@@ -194,6 +237,8 @@ class MemoryCache:
         """Messages of recently used tails, by log and thread."""
         self.beside = Cache[tuple[int, int, str], Message](_OTHERS, heaviest=_TOKENS)
         """Messages of other threads of a shared log, by thread, sequence number and id."""
+        self.others = Cache[tuple[object, ...], OtherThread](_OTHERS, heaviest=_OTHER_WEIGHTS)
+        """The other threads of a shared log, by log and thread."""
         self.plans = Cache[str, Plans](_LOGS, heaviest=_TOKENS)
         self.settings = Cache[str, JsonObject](_RESOURCES)
         """Stored settings by resource, so that a turn does not read them again. Filled after this `Memory` has stored its own."""
@@ -204,7 +249,16 @@ class MemoryCache:
 
     def clear(self) -> None:
         """Empty the cache, so that forgotten messages do not stay in RAM."""
-        for part in (self.tails, self.beside, self.plans, self.settings, self.factors, self._groups, self._made):
+        for part in (
+            self.tails,
+            self.beside,
+            self.others,
+            self.plans,
+            self.settings,
+            self.factors,
+            self._groups,
+            self._made,
+        ):
             part.clear()
 
     def groups(self, log: LogHead) -> tuple[GroupRow, ...] | None:
@@ -306,8 +360,8 @@ class Snapshot:
     groups: tuple[GroupRow, ...] = ()
     buffered: tuple[BufferedRow, ...] = ()
     runs: tuple[RunRow, ...] = ()
-    others: tuple[Row, ...] = ()
-    """The messages of other threads that the log does not cover, as rows of `other_tails`. Empty unless `others` was True."""
+    others: tuple[OtherThread, ...] = ()
+    """The other threads with messages that the log does not cover. Empty unless `others` was True."""
     beside: OtherTails | None = None
     """The messages of other threads that a context shows. None unless `others` was an `OtherLimits`."""
     unseen: tuple[Row, ...] = ()
@@ -322,7 +376,7 @@ class Snapshot:
     @property
     def ends(self) -> dict[str, int]:
         """Return the cursors of the other threads that were read."""
-        return {row.thread: row.cursor for row in self.others}
+        return {other.thread: other.cursor for other in self.others}
 
     def keep(self, cache: MemoryCache) -> None:
         """Cache the messages and groups that the next snapshot need not read again. Call it after the commit."""
@@ -365,7 +419,7 @@ def reading_snapshot(
     backlog = yield from _reading_backlog(head, shown_from, after, decides=others is True)
     repeated = (yield from _repeated(head.pk, cursor, tail)) if backlog is None else ()
     facts = yield from reading_facts(resource, head.pk, log.working_memory, has_log=bool(log.pk))
-    tails, beside = yield from _reading_beside(resource, scope, log.pk, head.pk, others, cache)
+    read, beside = yield from _reading_beside(resource, scope, log, head.pk, others, cache)
     return Snapshot(
         resource=resource,
         scope=scope,
@@ -380,25 +434,97 @@ def reading_snapshot(
         groups=groups,
         buffered=tuple(map(_buffered_row, buffered)),
         runs=tuple(map(_run_row, runs)),
-        others=tails,
+        others=read,
         beside=beside,
         unseen=tuple(unseen),
         facts=facts,
         known=known,
-        is_complete=is_covering and all(tail.alias for tail in tails),
+        is_complete=is_covering and all(other.alias for other in read),
     )
 
 
 def _reading_beside(
-    resource: str, scope: Scope, log_pk: int, thread_pk: int, others: bool | OtherLimits, cache: MemoryCache
-) -> Script[tuple[tuple[Row, ...], OtherTails | None]]:
-    """Return the messages of other threads of a shared log: for `decide`, or those that a context shows."""
+    resource: str, scope: Scope, log: LogHead, thread_pk: int, others: bool | OtherLimits, cache: MemoryCache
+) -> Script[tuple[tuple[OtherThread, ...], OtherTails | None]]:
+    """Return the other threads of a shared log: for `decide`, or what a context shows of them."""
     if scope != "resource" or others is False:
         return (), None
     if others is True:
-        rows: Any = yield q.other_tails(resource=resource, log_pk=log_pk, thread_pk=thread_pk, limit=OTHER_ROWS)
-        return tuple(rows), None
-    return (), (yield from reading_others(resource, log_pk, thread_pk, {}, others, cache))
+        return (yield from _reading_weights(resource, log, thread_pk, cache)), None
+    return (), (yield from reading_others(resource, log.pk, thread_pk, (), others, cache))
+
+
+def _reading_weights(
+    resource: str, log: LogHead, thread_pk: int, cache: MemoryCache
+) -> Script[tuple[OtherThread, ...]]:
+    """Return the other threads with messages that the log does not cover, at most OTHER_ROWS messages, the oldest thread first.
+
+    Reads only the messages of threads that have changed since they were cached.
+    """
+    read, found, left = dict[int, tuple[Row, int]](), dict[int, OtherThread](), OTHER_ROWS
+    for row in (yield q.other_heads(resource=resource, log_pk=log.pk, thread_pk=thread_pk, limit=OTHER_ROWS)):
+        if left <= 0:
+            break
+        read[row.pk] = row, left
+        left -= row.last_seq - row.cursor
+        known = None if row.may_differ else cache.others.get((log.id, row.pk, row.created_at))
+        if known is not None and _is_same(known, row):
+            found[row.pk] = known
+    for some in chunks([pk for pk in read if pk not in found], _KEYS_A_QUERY):
+        rows = yield q.other_messages(log_pk=log.pk, threads=some, limit=OTHER_ROWS)
+        for pk, of_thread in groupby(rows, key=attrgetter("thread_pk")):
+            row, most = read[pk]
+            other = found[pk] = _other_thread(row, [*of_thread][:most])
+            if not row.may_differ and len(other.weights) == row.last_seq - row.cursor:
+                cache.others.put((log.id, pk, row.created_at), other, weight=len(other.weights))
+    return tuple([found[pk] for pk in read if pk in found])
+
+
+def _is_same(known: OtherThread, row: Row) -> bool:
+    """Return whether a cached thread is still as in an `other_heads` row. Its messages were not changed then."""
+    return (
+        known.last_seq == row.last_seq
+        and known.cursor == row.cursor
+        and known.alias == row.alias
+        and known.hinted_seq == row.hinted_seq
+    )
+
+
+def _other_thread(row: Row, messages: Sequence[Row]) -> OtherThread:
+    weights = weights_of_rows(messages)
+    return OtherThread(
+        thread=row.thread,
+        cursor=row.cursor,
+        last_seq=row.last_seq,
+        alias=row.alias,
+        hinted_seq=row.hinted_seq,
+        weights=weights,
+        tokens=sum([weight.tokens for weight in weights]),
+        has_files=any(weight.file_tokens for weight in weights),
+        said=sum([message.state == "live" and not message.own for message in messages]),
+    )
+
+
+def weights_of_rows(rows: Iterable[Row]) -> tuple[Weight, ...]:
+    """Return the `Weight` of each row of `other_messages` or `oldest_of`."""
+    return tuple(map(_weight_of_row, rows))
+
+
+def _weight_of_row(row: Row) -> Weight:
+    at = from_micros(row.created_at)
+    if row.state != "live":
+        return Weight(seq=row.seq, tokens=0, role=row.role, at=at, turn=row.turn, is_gone=True)
+    opens, closes = loads(row.pairs) if row.pairs else ((), ())
+    return Weight(
+        seq=row.seq,
+        tokens=tokens_in(row),
+        role=row.role,
+        at=at,
+        opens=tuple(opens),
+        closes=tuple(closes),
+        turn=row.turn,
+        file_tokens=file_tokens_in(row),
+    )
 
 
 def reading_groups(log: LogHead, cache: MemoryCache) -> Script[tuple[GroupRow, ...]]:
@@ -629,37 +755,55 @@ def reading_others(
     resource: str,
     log_pk: int,
     thread_pk: int,
-    ends: Mapping[str, int],
+    known: Sequence[OtherThread],
     limits: OtherLimits,
     cache: MemoryCache,
 ) -> Script[OtherTails]:
-    """Return the newest messages of other threads. `ends` has the cursors of an earlier snapshot, by thread."""
+    """Return the newest messages of other threads. `known` are the threads that the log did not cover in an earlier snapshot."""
     where = {"resource": resource, "log_pk": log_pk, "thread_pk": thread_pk}
+    ends: dict[str, int] = {other.thread: other.cursor for other in known}
     rows = yield q.other_threads(**where, ends=list(ends), limit=limits.threads)
     if not rows:
         return OtherTails()
-    pks = [row.pk for row in rows]
-    covered = {row.id: ends.get(row.id, row.cursor) for row in rows}
+    covered: dict[str, int] = {row.id: row.cursor for row in rows}
+    covered |= {name: end for name, end in ends.items() if name in covered}
     tails = yield from _newest({row.pk: covered[row.id] for row in rows}, covered, limits, cache)
-    totals = {row.place: row for row in (yield q.count_other_messages(**where, read=pks))}
+    totals, more = yield from _counting(where, known, rows)
     found: list[OtherTail] = []
     for row in rows:
         end, earlier = covered[row.id], 0
         tail = tuple(m for m in tails.get(row.id, ()) if m.seq > end and m.state == "live" and not m.own)
         tail = tail[-limits.messages :]
-        if tail and end == row.cursor:
-            earlier = totals[row.pk].messages - len(tail)
+        if tail and row.id in totals:
+            earlier = max(0, totals[row.id] - len(tail))
         elif tail:
-            # The cursor has moved since that snapshot, so count the messages after the old cursor.
+            # The cursor has moved or the thread has grown since that snapshot, so count the messages after the old cursor.
             earlier = (yield messages.count_said(thread_pk=row.pk, after=end, before=tail[0].seq))[0].messages
         title = unpack(row.title) or unpack(row.hinted_title)
         found.append(OtherTail(thread=row.id, alias=row.alias, title=title, messages=tail, earlier=earlier))
-    rest = totals.get(0)
-    return OtherTails(
-        tails=tuple(found),
-        more_threads=rest.threads if rest else 0,
-        more_messages=rest.messages if rest else 0,
-    )
+    return OtherTails(tails=tuple(found), more_threads=more[0], more_messages=more[1])
+
+
+def _counting(
+    where: Mapping[str, object], known: Sequence[OtherThread], rows: Sequence[Row]
+) -> Script[tuple[dict[str, int], tuple[int, int]]]:
+    """Return how many messages of the threads in `rows` the log does not cover, and how many other threads and messages.
+
+    They are counted in an earlier snapshot if there is one. A thread that has grown since then is not in the first result.
+    """
+    if known and sum([len(other.weights) for other in known]) < OTHER_ROWS:
+        shown = {row.id: row.last_seq for row in rows}
+        totals = {one.thread: one.said for one in known if shown.get(one.thread) == one.last_seq}
+        rest = [one.said for one in known if one.said and one.thread not in shown]
+        return totals, (len(rest), sum(rest))
+    counted = {row.place: row for row in (yield q.count_other_messages(**where, read=[row.pk for row in rows]))}
+    ends = {one.thread: one.cursor for one in known}
+    totals = {
+        row.id: counted[row.pk].messages
+        for row in rows
+        if row.pk in counted and ends.get(row.id, row.cursor) == row.cursor
+    }
+    return totals, (counted[0].threads, counted[0].messages) if 0 in counted else (0, 0)
 
 
 def _newest(

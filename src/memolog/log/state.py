@@ -8,21 +8,29 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from memolog.core.cache import each_once, remembered
-from memolog.core.clock import from_micros
 from memolog.core.config import Config
-from memolog.core.exact_json import JsonObject, loads
-from memolog.core.message import Message, Role, TextPart, pairs_of
+from memolog.core.exact_json import JsonObject
+from memolog.core.message import Message, TextPart, pairs_of
 from memolog.core.model_names import context_window
 from memolog.core.observation import Scope, Span
 from memolog.core.run import RunKind
 from memolog.db.queries import Row
-from memolog.db.rows import file_tokens_in, tokens_in
-from memolog.log.snapshot import BufferedRow, GroupRow, LogHead, OtherLimits, RunRow, Snapshot, ThreadHead
+from memolog.log.snapshot import (
+    BufferedRow,
+    GroupRow,
+    LogHead,
+    OtherLimits,
+    OtherThread,
+    RunRow,
+    Snapshot,
+    ThreadHead,
+    Weight,
+    weights_of_rows,
+)
 from memolog.text.message_tokens import LARGE_FILE
 from memolog.text.tokens import calibrated, uncalibrated
 
@@ -32,31 +40,9 @@ _DEFAULT_CACHE_SECONDS = 300.0
 
 # While the large files of a tail fit into this share of the context window, they count like images. See `without_files`.
 _FILE_SHARE = 0.75
-# The number of tails of other threads whose weights are cached. They have no text.
-_REMEMBERED_TAILS = 512
+# The number of backlogs whose weights are cached. They have no text.
+_REMEMBERED_TAILS = 64
 _UNKNOWN_WINDOW = 128_000
-
-
-class Weight(NamedTuple):
-    """The properties of a message that `decide` uses: its position, its size, and the tool calls that it makes or answers.
-
-    A named tuple, because the weights of a whole tail are scaled in every turn, and a changed copy of a dataclass takes longer.
-    """
-
-    seq: int
-    tokens: int
-    role: Role
-    at: datetime
-    opens: tuple[str, ...] = ()
-    closes: tuple[str, ...] = ()
-    turn: str | None = None
-    """The turn that saved the message. A result belongs to the call of the same turn."""
-    is_gone: bool = False
-    """True for a tombstone, which has a sequence number but no content."""
-    file_tokens: int = 0
-    """The tokens of large files, which are part of `tokens`."""
-    uncounted: int = 0
-    """The tokens of large files that are not part of `tokens`. See `without_files`."""
 
 
 _SEQ: Callable[[Weight], int] = attrgetter("seq")
@@ -68,9 +54,11 @@ def scaled_sum(weights: Iterable[Weight], factor: float) -> int:
     return _scaled(sum([weight.tokens for weight in weights]), factor)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tail:
-    """The messages of one thread that the log does not cover yet."""
+class Tail(NamedTuple):
+    """The messages of one thread that the log does not cover yet.
+
+    A named tuple, because the tails of all threads of a shared log are made in every turn.
+    """
 
     thread: str
     cursor: int
@@ -86,10 +74,14 @@ class Tail:
     """With a backlog, the newest messages, if messages between `weights` and them were not read."""
     is_backlog: bool = False
     """Whether a context does not show the first messages, because they were imported and are too many. No turn waits for them."""
+    counted: int | None = None
+    """The sum of the tokens of `weights`, if it is known."""
 
     @property
     def tokens(self) -> int:
         """Return the tokens of the messages that were read."""
+        if self.counted is not None and not self.later:
+            return _scaled(self.counted, self.factor)
         return scaled_sum((*self.weights, *self.later), self.factor)
 
     @property
@@ -357,10 +349,8 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
         unseen |= {} if first is None else {snapshot.thread.id: max(first, asked.through + 1)}
     own = _own_tail(snapshot, unseen, asked.factor)
     window = context_window(asked.model or snapshot.thread.last_model or "") or _UNKNOWN_WINDOW
-    read = (own, *_other_tails(snapshot.others, unseen, asked.factor))
     room = int(window * _FILE_SHARE)
-    # Most tails have no large files and stay as they are.
-    counted = ((tail, without_files(tail.weights, room, asked.factor)) for tail in read)
+    others = [_other_tail(other, unseen.get(other.thread), asked.factor, room) for other in snapshot.others]
     # A tail without a live message shows no message again.
     repeated = snapshot.repeated if any(message.state == "live" for message in snapshot.tail) else ()
     return State(
@@ -368,7 +358,7 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
         thread=snapshot.thread,
         log=_scaled_log(snapshot.log, asked.factor),
         asked=asked,
-        tails=tuple(tail if weights is tail.weights else replace(tail, weights=weights) for tail, weights in counted),
+        tails=(own._replace(weights=without_files(own.weights, room, asked.factor)), *others),
         repeated_tokens=_scaled(sum(min(m.tokens, config.repeated_tokens) for m in repeated), asked.factor),
         entries=snapshot.groups,
         ready=tuple(
@@ -399,12 +389,11 @@ def _own_tail(snapshot: Snapshot, unseen: Mapping[str, int], factor: float) -> T
     )
     if backlog is None:
         return own
-    oldest = _other_weights(backlog.oldest)
+    oldest = _backlog_weights(backlog.oldest)
     end = oldest[-1].seq if oldest else backlog.after
     after = newest[bisect_right(newest, end, key=_SEQ) :]
     is_whole = not after or after[0].seq == end + 1
-    return replace(
-        own,
+    return own._replace(
         cursor=backlog.after,
         weights=(*oldest, *after) if is_whole else oldest,
         later=() if is_whole else after,
@@ -470,45 +459,31 @@ def _is_plain(message: Message) -> bool:
     return message.role == "system" or (len(parts) == 1 and type(parts[0]) is TextPart)
 
 
-def _other_tails(rows: Iterable[Row], unseen: Mapping[str, int], factor: float) -> Iterable[Tail]:
-    for thread, of_thread in groupby(rows, key=attrgetter("thread")):
-        found = tuple(of_thread)
-        yield Tail(
-            thread=thread,
-            cursor=found[0].cursor,
-            weights=_other_weights(found),
-            hinted=found[0].hinted_seq > 0,
-            unseen_from=unseen.get(thread),
-            factor=factor,
-        )
-
-
-# Every turn of a shared log reads the rows of the other threads, and most of them are the same as before.
-@remembered(_REMEMBERED_TAILS)
-def _other_weights(rows: tuple[Row, ...]) -> tuple[Weight, ...]:
-    return tuple(map(_other_weight, rows))
-
-
-def _other_weight(row: Row) -> Weight:
-    at = from_micros(row.created_at)
-    if row.state != "live":
-        return Weight(seq=row.seq, tokens=0, role=row.role, at=at, turn=row.turn, is_gone=True)
-    opens, closes = loads(row.pairs) if row.pairs else ((), ())
-    return Weight(
-        seq=row.seq,
-        tokens=tokens_in(row),
-        role=row.role,
-        at=at,
-        opens=tuple(opens),
-        closes=tuple(closes),
-        turn=row.turn,
-        file_tokens=file_tokens_in(row),
+def _other_tail(other: OtherThread, unseen_from: int | None, factor: float, room: int) -> Tail:
+    weights, counted = other.weights, other.tokens
+    if other.has_files:
+        weights = without_files(weights, room, factor)
+        counted = sum([weight.tokens for weight in weights])
+    return Tail(
+        thread=other.thread,
+        cursor=other.cursor,
+        weights=weights,
+        hinted=other.hinted_seq > 0,
+        unseen_from=unseen_from,
+        factor=factor,
+        counted=counted,
     )
+
+
+# While a backlog is observed, most of its rows are the same as before.
+@remembered(_REMEMBERED_TAILS)
+def _backlog_weights(rows: tuple[Row, ...]) -> tuple[Weight, ...]:
+    return weights_of_rows(rows)
 
 
 def observer_inputs(snapshot: Snapshot, config: Config, thread: str, *, batch: int) -> JsonObject:
     """Return the inputs of a run over a span of this thread. `batch` is the number of runs in the same model call."""
-    hinted = {row.thread: row.hinted_seq for row in snapshot.others}
+    hinted = {other.thread: other.hinted_seq for other in snapshot.others}
     hinted[snapshot.thread.id] = snapshot.thread.hints.last_seq
     return {
         "generation": snapshot.log.generation,

@@ -32,6 +32,7 @@ from memolog.log.snapshot import (
     MemoryCache,
     OtherLimits,
     OtherTails,
+    OtherThread,
     Plans,
     Snapshot,
     TailLimit,
@@ -242,16 +243,16 @@ class Logs(TimedCalls):
         resource: str,
         log_pk: int,
         thread_pk: int,
-        ends: Mapping[str, int] = MappingProxyType({}),
+        known: Sequence[OtherThread] = (),
         *,
         limits: OtherLimits,
     ) -> Script[OtherTails]:
         """Return the newest messages of the resource's other threads that the log does not cover, the latest active thread first.
 
-        `ends` has the cursors of a snapshot by thread. Messages after these cursors are returned even if the log covers them now.
+        `known` are the other threads of a snapshot. Messages after their cursors are returned even if the log covers them now.
         """
         check_ids(resource=resource)
-        return (yield from reading_others(resource, log_pk, thread_pk, ends, limits, self._cache))
+        return (yield from reading_others(resource, log_pk, thread_pk, known, limits, self._cache))
 
     @reads
     def recent(

@@ -62,15 +62,25 @@ WHERE t.resource = :resource AND t.last_seq > 0 AND c.log_pk IS NULL
 UPDATE cursors SET seq = :last_seq
 WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND seq = :first_seq - 1
 
--- other_tails --
--- The messages of other threads that the log does not cover, the oldest thread first. Without the columns that can be large.
-SELECT t.id AS thread, COALESCE(c.seq, 0) AS cursor, t.hinted_seq, m.seq, m.tokens, m.role, m.created_at, m.state, m.pairs,
-  COALESCE(c.alias, 0) AS alias, m.turn, m.file_tokens, m.reported_file_tokens
+-- other_heads --
+-- The other threads with messages that the log does not cover, the oldest first. `may_differ` says whether one of these messages
+-- may differ from what was saved. Its condition is that of an index.
+SELECT t.pk, t.id AS thread, t.created_at, t.last_seq, t.hinted_seq, COALESCE(c.seq, 0) AS cursor, COALESCE(c.alias, 0) AS alias,
+  EXISTS (SELECT 1 FROM messages m WHERE m.thread_pk = t.pk AND m.seq > COALESCE(c.seq, 0)
+    AND (m.state <> 'live' OR m.level <> 0 OR m.pruned <> 0 OR m.task_pk IS NOT NULL OR m.file_tokens IS NOT NULL)) AS may_differ
+FROM threads t LEFT JOIN cursors c ON c.log_pk = :log_pk AND c.thread_pk = t.pk
+WHERE t.resource = :resource AND t.pk <> :thread_pk AND t.last_seq > COALESCE(c.seq, 0)
+ORDER BY t.pk
+LIMIT :limit
+
+-- other_messages --
+-- The messages of some threads that the log does not cover, without the columns that can be large.
+SELECT m.thread_pk, m.seq, m.tokens, m.role, m.created_at, m.state, m.own, m.pairs, m.turn, m.file_tokens, m.reported_file_tokens
 FROM threads t
 LEFT JOIN cursors c ON c.log_pk = :log_pk AND c.thread_pk = t.pk
 JOIN messages m ON m.thread_pk = t.pk AND m.seq > COALESCE(c.seq, 0)
-WHERE t.resource = :resource AND t.pk <> :thread_pk AND t.last_seq > COALESCE(c.seq, 0)
-ORDER BY t.pk, m.seq
+WHERE t.pk IN (:threads[])
+ORDER BY m.thread_pk, m.seq
 LIMIT :limit
 
 -- unseen --
@@ -83,7 +93,7 @@ ORDER BY u.thread_pk, u.first_seq
 
 -- other_threads --
 -- The threads with messages that the log does not cover now, or did not cover in an earlier snapshot (:ends).
-SELECT t.pk, t.id, COALESCE(c.seq, 0) AS cursor, COALESCE(c.alias, 0) AS alias, t.title, t.hinted_title
+SELECT t.pk, t.id, t.last_seq, COALESCE(c.seq, 0) AS cursor, COALESCE(c.alias, 0) AS alias, t.title, t.hinted_title
 FROM threads t LEFT JOIN cursors c ON c.log_pk = :log_pk AND c.thread_pk = t.pk
 WHERE t.resource = :resource AND t.pk <> :thread_pk AND (t.last_seq > COALESCE(c.seq, 0) OR t.id IN (:ends[]))
 ORDER BY t.updated_at DESC, t.pk DESC
