@@ -35,7 +35,7 @@ from memolog.core.job import DueLog, HeldRuns, LookJob
 from memolog.core.measures import WORK_KINDS, Measures
 from memolog.core.message import FilePart, Message, NewMessage
 from memolog.core.model_names import canonical_model
-from memolog.core.observation import Extract, Generation, Observation, Priority
+from memolog.core.observation import Extract, Generation, Observation, Priority, Span
 from memolog.core.reports import Compacted, Compaction, ExportReport, Forgotten, ImportReport, Pruned, Report
 from memolog.core.run import KeptPrompt, Run, UsageTotal
 from memolog.core.thread import UNCHANGED, ThreadInfo, Unchanged
@@ -46,7 +46,8 @@ from memolog.errors import ConfigError, Conflict, InputError, MemologError, NotS
 from memolog.events import Bus, Event, new_generation_event
 from memolog.items.calls import Items
 from memolog.log.due import WaitingLog, WaitingThread, Why
-from memolog.log.journal import StoredEvent
+from memolog.log.inspection import LogPage, Origin, ResourceSummary, ThreadSummary, UsageDay
+from memolog.log.journal import ContextRecord, StoredEvent
 from memolog.log.render import Log, reading_order
 from memolog.log.snapshot import OTHER_ROWS, GroupRow, Snapshot
 from memolog.log.state import Asked
@@ -275,6 +276,28 @@ class Thread(_Handle):
         """Return the groups of the log in their order, each with its handle, its span and the text that the model sees."""
         _, groups = await self._groups_at(await self._connection.open(), generation)
         return tuple(groups)
+
+    async def log_page(self, *, messages: Span | None = None, before: str | None = None, limit: int = 60) -> LogPage:
+        """Return a page of the log with its groups and the runs that made them: the newest lines, in their order.
+
+        With `messages`, return the observations with a source among these messages, also replaced ones. For the lines before a
+        page, pass its `next` as `before`. `log` returns the whole log.
+        """
+        components = await self._connection.open()
+        shared = (await components.config_for(self.resource)).scope == "resource"
+        return await components.store.inspection.log_page(
+            self.resource, self.id, shared=shared, messages=messages, before=before, limit=limit
+        )
+
+    async def contexts(self, *, after: int | None = None, limit: int = 100) -> tuple[ContextRecord, ...]:
+        """Return the records of requests, oldest first: those after number `after`, or by default the newest.
+
+        `seen` rebuilds the context of a record from its number.
+        """
+        journal = (await self._connection.open()).store.journal
+        if after is None:
+            return await journal.newest_contexts(self.resource, self.id, limit=limit)
+        return await journal.contexts(self.resource, self.id, after=after, limit=limit)
 
     async def _groups_at(self, components: Components, generation: int | None) -> tuple[Snapshot, Sequence[GroupRow]]:
         config, logs = await components.config_for(self.resource), components.store.logs
@@ -859,6 +882,13 @@ class Resource(_Handle):
         components = await self._connection.open_to_write()
         return await components.store.line_edits.retract(self.id, observation)
 
+    async def origin(self, observation: str) -> Origin:
+        """Return where an observation comes from: its sources, the run that made it, and what it replaces or what replaces it.
+
+        Raises NotFound.
+        """
+        return await (await self._connection.open()).store.inspection.origin(self.id, observation)
+
     async def reinstate(self, observation: str) -> Observation:
         """Reinstate a retracted observation."""
         components = await self._connection.open_to_write()
@@ -1181,6 +1211,33 @@ class Memory:
             spent=stored.spent,
             repeated=dict(components.store.engine.repeated),
         )
+
+    async def overview(
+        self, *, resource: str | None = None, limit: int = 25, after: str | None = None
+    ) -> Page[ThreadSummary]:
+        """Return a page of the threads of all resources, or of one, the latest active first, with their sizes and their health.
+
+        For the next page, pass its `next` as `after`. `Thread.status` returns more about one thread.
+        """
+        components = await self.open()
+
+        def config_for(stored: JsonObject, thread: ThreadInfo) -> Config:
+            return overridden(self.config.completed(stored), thread.overrides)[0]
+
+        return await components.store.inspection.threads(resource, limit, after, config_for)
+
+    async def latest_resources(self, *, limit: int = 50) -> tuple[ResourceSummary, ...]:
+        """Return the resources with threads, the latest active first, with their numbers of threads and messages."""
+        return await (await self.open()).store.inspection.resources(limit)
+
+    async def usage_by_day(
+        self, *, since: datetime, resource: str | None = None, thread: str | None = None
+    ) -> tuple[UsageDay, ...]:
+        """Return the tokens and US dollars spent on each day in UTC, one entry for each kind of work.
+
+        Without `resource`, of the whole database. `thread` is a thread of the resource.
+        """
+        return await (await self.open()).store.inspection.usage_by_day(resource, thread, since)
 
     async def revision(self) -> tuple[int, ...]:
         """Return a tuple of numbers that differs after every change of the database. Compare it to detect changes."""

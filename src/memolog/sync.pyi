@@ -27,7 +27,8 @@ from memolog.core.run import KeptPrompt, Run, Usage, UsageTotal
 from memolog.core.thread import ThreadInfo, Unchanged
 from memolog.db.scope import Page
 from memolog.events import Event
-from memolog.log.journal import StoredEvent
+from memolog.log.inspection import LogPage, Origin, ResourceSummary, ThreadSummary, UsageDay
+from memolog.log.journal import ContextRecord, StoredEvent
 from memolog.log.render import Log
 from memolog.log.snapshot import GroupRow
 from memolog.log.status import Status
@@ -449,6 +450,17 @@ class SyncThread:
         """
     def groups(self, *, generation: int | None = None) -> tuple[GroupRow, ...]:
         """Return the groups of the log in their order, each with its handle, its span and the text that the model sees."""
+    def log_page(self, *, messages: Span | None = None, before: str | None = None, limit: int = 60) -> LogPage:
+        """Return a page of the log with its groups and the runs that made them: the newest lines, in their order.
+
+        With `messages`, return the observations with a source among these messages, also replaced ones. For the lines before a
+        page, pass its `next` as `before`. `log` returns the whole log.
+        """
+    def contexts(self, *, after: int | None = None, limit: int = 100) -> tuple[ContextRecord, ...]:
+        """Return the records of requests, oldest first: those after number `after`, or by default the newest.
+
+        `seen` rebuilds the context of a record from its number.
+        """
     def export_markdown(self, target: str | os.PathLike[str] | None = None, *, overwrite: bool = False) -> str:
         """Return the log as Markdown for people: the observations by date, with their sources.
 
@@ -656,6 +668,11 @@ class SyncResource:
         """Correct an observation: retract it, and return a new observation with the new text and the same sources."""
     def retract(self, observation: str) -> Observation:
         """Remove an observation from the log and from search. `reinstate` undoes this."""
+    def origin(self, observation: str) -> Origin:
+        """Return where an observation comes from: its sources, the run that made it, and what it replaces or what replaces it.
+
+        Raises NotFound.
+        """
     def reinstate(self, observation: str) -> Observation:
         """Reinstate a retracted observation."""
     def forget(
@@ -780,6 +797,22 @@ class SyncMemory:
         """Return the work that waits in the database, its runs and its costs. `/metrics` of the servers calls it.
 
         Writes nothing. Looks at the 500 threads whose new messages wait the longest.
+        """
+    def overview(
+        self, *, resource: str | None = None, limit: int = 25, after: str | None = None
+    ) -> Page[ThreadSummary]:
+        """Return a page of the threads of all resources, or of one, the latest active first, with their sizes and their health.
+
+        For the next page, pass its `next` as `after`. `Thread.status` returns more about one thread.
+        """
+    def latest_resources(self, *, limit: int = 50) -> tuple[ResourceSummary, ...]:
+        """Return the resources with threads, the latest active first, with their numbers of threads and messages."""
+    def usage_by_day(
+        self, *, since: datetime, resource: str | None = None, thread: str | None = None
+    ) -> tuple[UsageDay, ...]:
+        """Return the tokens and US dollars spent on each day in UTC, one entry for each kind of work.
+
+        Without `resource`, of the whole database. `thread` is a thread of the resource.
         """
     def revision(self) -> tuple[int, ...]:
         """Return a tuple of numbers that differs after every change of the database. Compare it to detect changes."""

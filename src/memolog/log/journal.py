@@ -127,6 +127,13 @@ class Journal(Calls):
         step = logs.list_contexts(resource=resource, thread=thread, after=after, limit=limit)
         return await self.engine.fetch(step, _record)
 
+    async def newest_contexts(self, resource: str, thread: str, *, limit: int = 100) -> tuple[ContextRecord, ...]:
+        """Return the records of the newest contexts of a thread, oldest first."""
+        check_ids(resource=resource, thread=thread)
+        check_limit(limit)
+        step = logs.newest_contexts(resource=resource, thread=thread, limit=limit)
+        return (await self.engine.fetch(step, _record))[::-1]
+
 
 def _event(row: Row) -> StoredEvent:
     return StoredEvent(number=row.pk, at=from_micros(row.at), kind=row.kind, thread=row.thread, data=loads(row.data))

@@ -356,8 +356,7 @@ async def ui(
         only_here=is_loopback(host),
         every=every,
     )
-    config = call.config if write else call.config.with_overrides({"read_only": True})
-    async with Memory(call.address, config=config) as memory:
+    async with Memory(call.address, config=call.config) as memory:
         await memory.check_ready()
         async with serve(memory, settings, host=host, port=port) as listening:
             # A token that the user has chosen is not printed. The page asks for it.

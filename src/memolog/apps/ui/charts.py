@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from memolog.apps.ui.formats import brief, number
+from memolog.apps.ui.formats import brief, dollars, number
 
 _WIDTH: Final = 100
 _HEIGHT: Final = 8
@@ -96,5 +96,12 @@ def lines(series: Sequence[tuple[str, Sequence[float]]], *, label: str, width: i
     ).format(width, height, f"{label}; the most is {brief(most)}", drawn, width, height, height)
 
 
-CHARTS: Final[dict[str, Callable[..., Any]]] = {"bar": bar, "columns": columns, "lines": lines, "parts": parts}
+CHARTS: Final[dict[str, Callable[..., Any]]] = {
+    "as_brief": brief,
+    "as_dollars": dollars,
+    "bar": bar,
+    "columns": columns,
+    "lines": lines,
+    "parts": parts,
+}
 """The functions that templates may call."""

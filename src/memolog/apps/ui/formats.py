@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from memolog.core.clock import short
 from memolog.core.exact_json import dumps, encode
+from memolog.core.message import part_text
 from memolog.core.observation import Span
 from memolog.text.dates import age, duration
 
@@ -126,6 +127,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "marked": marked,
     "moment": moment,
     "number": number,
+    "part_text": part_text,
     "percent": percent,
     "plain": plain,
     "seconds": seconds,

@@ -101,8 +101,8 @@ def number_of(request: Request, name: str) -> int | None:
 
 def address(path: str, **parameters: object) -> str:
     """Return the address of a page. Parameters without a value are left out."""
-    named = {name: value for name, value in parameters.items() if value not in {None, ""}}
-    return f"{path}?{urlencode(named)}" if named else path
+    named = {name: value for name, value in parameters.items() if value is not None and value not in ("", ())}
+    return f"{path}?{urlencode(named, doseq=True)}" if named else path
 
 
 def show(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:

@@ -462,6 +462,12 @@ WHERE t.resource = :resource AND t.id = :thread AND c.number > :after
 ORDER BY c.number
 LIMIT :limit
 
+-- newest_contexts --
+{select_contexts}
+WHERE t.resource = :resource AND t.id = :thread
+ORDER BY c.number DESC
+LIMIT :limit
+
 -- groups_by_id --
 {select_groups}, 1 AS position FROM groups g
 WHERE g.log_pk = :log_pk AND g.id IN (:groups[])

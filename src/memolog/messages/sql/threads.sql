@@ -92,3 +92,10 @@ INSERT INTO messages (thread_pk, seq, id, continuation, role, tokens, created_at
 VALUES (:thread_pk, :seq, :id, :continuation, :role, :tokens, :created_at, :state, :own, :level, :zone, :speaker, :pairs,
   :metadata, :parts, :injection, :search, :pruned, :compaction_pk,
   :file_tokens, :reported_file_tokens)
+
+-- newest_threads --
+-- The threads of all resources, or of one, the latest active first.
+{select_threads}
+WHERE (CAST(:resource AS TEXT) IS NULL OR t.resource = :resource) AND (t.updated_at, t.pk) < (:before_at, :before_pk)
+ORDER BY t.updated_at DESC, t.pk DESC
+LIMIT :limit

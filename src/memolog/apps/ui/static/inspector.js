@@ -45,3 +45,90 @@ function listen() {
 
 document.addEventListener("visibilitychange", () => { if (!document.hidden) reload(); });
 listen();
+
+// ------------------------------------------------------------ the columns of a thread
+
+// Return the numbers of an observation's messages, as pairs of first and last.
+function spansOf(line) {
+  return (line.dataset.spans || "").trim().split(/\s+/).filter(Boolean).map((one) => one.split("-").map(Number));
+}
+
+function clear() {
+  for (const one of document.querySelectorAll(".message.lit, .line.lit")) one.classList.remove("lit");
+  for (const one of document.querySelectorAll(".line[aria-current]")) one.removeAttribute("aria-current");
+}
+
+// Scroll inside a column, so that the page itself stays where it is.
+function reveal(element) {
+  const column = element.closest("[data-scroll]");
+  if (!column || column.scrollHeight <= column.clientHeight) return;
+  const far = element.getBoundingClientRect().top - column.getBoundingClientRect().top;
+  column.scrollTo({ top: column.scrollTop + far - column.clientHeight / 4 });
+}
+
+function lightMessages(line) {
+  const spans = spansOf(line);
+  const found = [...document.querySelectorAll(".message")].filter((one) =>
+    spans.some(([first, last]) => Number(one.dataset.seq) >= first && Number(one.dataset.seq) <= last));
+  const wanted = spans.reduce((sum, [first, last]) => sum + last - first + 1, 0);
+  return { found, all: found.length === wanted };
+}
+
+document.addEventListener("click", (event) => {
+  if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
+  const link = event.target.closest && event.target.closest(".log .line a, .message a.seq");
+  if (!link || !window.htmx) return;
+  const line = link.closest(".log .line");
+  let lit;
+  if (line) {
+    const { found } = lightMessages(line);
+    // The messages are in another window: the link leads there.
+    if (!found.length) return;
+    lit = found;
+  } else {
+    const seq = Number(link.closest(".message").dataset.seq);
+    lit = [...document.querySelectorAll(".log .line")].filter((one) =>
+      spansOf(one).some(([first, last]) => seq >= first && seq <= last));
+    if (!lit.length) return;
+  }
+  event.preventDefault();
+  clear();
+  for (const one of lit) one.classList.add("lit");
+  (line || link.closest(".message")).classList.add("lit");
+  reveal(lit[0]);
+  if (line) {
+    line.setAttribute("aria-current", "true");
+    history.replaceState(null, "", link.href);
+    window.htmx.ajax("GET", link.href, { target: "#sources", select: "#sources", swap: "outerHTML" });
+  }
+});
+
+// The log follows the messages: the first line that comes from the first visible message, or from a later one, is on top.
+let following = false;
+document.addEventListener("scroll", (event) => {
+  const column = event.target;
+  if (!(column instanceof Element) || !column.matches(".messages") || following || document.querySelector(".lit")) return;
+  following = true;
+  requestAnimationFrame(() => {
+    following = false;
+    const top = column.getBoundingClientRect().top;
+    const first = [...column.querySelectorAll(".message")].find((one) => one.getBoundingClientRect().bottom > top);
+    const log = document.querySelector(".log");
+    if (!first || !log || log.scrollHeight <= log.clientHeight) return;
+    const seq = Number(first.dataset.seq);
+    const line = [...log.querySelectorAll(".line")].find((one) => spansOf(one).some(([, last]) => last >= seq));
+    if (line) log.scrollTop += line.getBoundingClientRect().top - log.getBoundingClientRect().top - 60;
+  });
+}, true);
+
+function arrive() {
+  const lit = document.querySelector(".message.lit");
+  if (lit) reveal(lit);
+  else { const messages = document.querySelector(".messages"); if (messages && !location.search.includes("after=")) messages.scrollTop = messages.scrollHeight; }
+  const line = document.querySelector(".log .line[aria-current]");
+  const log = document.querySelector(".log");
+  if (line) reveal(line);
+  else if (log) log.scrollTop = log.scrollHeight;
+}
+
+if (document.querySelector(".messages")) arrive();
