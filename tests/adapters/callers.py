@@ -1,12 +1,13 @@
 """A program for each adapter: the clients, agents and models are those of the libraries."""
 
 import json
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack
 from typing import Any
 from uuid import uuid4
 
 import anthropic
+import httpx
 import openai
 from agent_framework import Agent as FrameworkAgent
 from agent_framework import AgentSession
@@ -34,7 +35,7 @@ from pydantic_ai.models.openai import OpenAIResponsesModel as PydanticResponsesM
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from adapters.provider import Json, Provider, wrap
+from adapters.provider import GEMINI, Driver, Json, Provider, wrap
 from adapters.story import INSTRUCTIONS, RESOURCE, THREAD, Caller
 from gateway.upstream import Seen, Upstream, running
 from memolog import Memory
@@ -74,10 +75,10 @@ class Lists(Caller):
 
     async def ask(self, text: str, *, streamed: bool) -> None:
         """Add the question and the answers to the list."""
-        if self._talk and self._talk[-1] == [{"role": "user", "content": text}]:
+        if self._talk and self._talk[-1] == [self._asked(text)]:
             # The question is still in the list, because its request failed.
             self._talk.pop()
-        self._talk.append([{"role": "user", "content": text}])
+        self._talk.append([self._asked(text)])
         try:
             while ids := await self._step(streamed=streamed):
                 self._talk[-1] += self._results([(id_, self.look(1)) for id_ in ids])
@@ -90,7 +91,7 @@ class Lists(Caller):
 
     async def leave(self, text: str) -> None:
         """Keep the words that were read, or only the question, or nothing."""
-        self._talk.append([{"role": "user", "content": text}])
+        self._talk.append([self._asked(text)])
         stream = await self._send(streamed=True)
         said = ""
         async for event in stream:
@@ -102,7 +103,13 @@ class Lists(Caller):
         if not self.keeps_failed:
             self._talk.pop()
         elif self.chance.random() < 0.5:
-            self._talk[-1].append({"role": "assistant", "content": said})
+            self._talk[-1].append(self._answered(said))
+
+    def _asked(self, text: str) -> Json:
+        return {"role": "user", "content": text}
+
+    def _answered(self, text: str) -> Json:
+        return {"role": "assistant", "content": text}
 
     async def _send(self, *, streamed: bool) -> Any:
         body = self._request()
@@ -210,7 +217,9 @@ class _ThroughGateway(Lists):
     async def open(self, memory: Memory, provider: Provider) -> None:
         """Start a provider and a gateway on loopback."""
         await super().open(memory, provider)
+        await self._serve(memory, provider)
 
+    async def _serve(self, memory: Memory, provider: Provider) -> None:
         def script(seen: Seen) -> Any:
             provider.bodies.append(seen.body)
             return provider.script(seen.body)
@@ -218,18 +227,16 @@ class _ThroughGateway(Lists):
         upstream = Upstream(script, rules=provider.rules, numbers=len(provider.bodies))
         upstream.tokens = lambda seen: len(seen.raw) // 4
         address = await self._stack.enter_async_context(running(upstream))
-        settings = GatewaySettings(openai=f"{address}/v1", anthropic=address)
+        settings = GatewaySettings(openai=f"{address}/v1", anthropic=address, google=address)
         gateway = await self._stack.enter_async_context(serve(memory, settings, port=0))
+        self._client = self._make_client(gateway.url)
+        self._stack.push_async_callback(self._client.aclose if self.api == "gemini" else self._client.close)
+
+    def _make_client(self, url: str) -> Any:
         headers = at(THREAD, RESOURCE)["extra_headers"]
         if self.api == "messages":
-            self._client = anthropic.AsyncAnthropic(
-                base_url=gateway.url, api_key="k", max_retries=0, default_headers=headers
-            )
-        else:
-            self._client = openai.AsyncOpenAI(
-                base_url=f"{gateway.url}/v1", api_key="k", max_retries=0, default_headers=headers
-            )
-        self._stack.push_async_callback(self._client.close)
+            return anthropic.AsyncAnthropic(base_url=url, api_key="k", max_retries=0, default_headers=headers)
+        return openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0, default_headers=headers)
 
     async def close(self) -> None:
         """Stop the servers."""
@@ -252,6 +259,86 @@ class GatewayMessages(_ThroughGateway):
     """The gateway, Messages."""
 
     api = "messages"
+
+
+class GatewayGemini(_ThroughGateway):
+    """The gateway, Gemini API. The program speaks HTTP, as programs in other languages do."""
+
+    api = "gemini"
+
+    async def open(self, memory: Memory, provider: Provider) -> None:
+        """Start a provider and a gateway on loopback."""
+        self._talk = json.loads(json.dumps(self._talk))
+        await self._serve(memory, provider)
+
+    @property
+    def driver(self) -> Driver:
+        """Return the API that the program uses."""
+        return GEMINI
+
+    def _make_client(self, url: str) -> Any:
+        headers = {**at(THREAD, RESOURCE)["extra_headers"], "x-goog-api-key": "k"}
+        return httpx.AsyncClient(base_url=url, headers=headers, trust_env=False, timeout=120)
+
+    async def back(self, question: str) -> None:
+        """Shorten the list."""
+        del self._talk[[one[0]["parts"][0]["text"] for one in self._talk].index(question) :]
+
+    def _asked(self, text: str) -> Json:
+        return {"role": "user", "parts": [{"text": text}]}
+
+    def _answered(self, text: str) -> Json:
+        return {"role": "model", "parts": [{"text": text}]}
+
+    async def _send(self, *, streamed: bool) -> Any:
+        body = {**self.driver.said(""), "contents": [one for exchange in self._talk for one in exchange]}
+        method = "streamGenerateContent?alt=sse" if streamed else "generateContent"
+        request = self._client.build_request("POST", f"/v1beta/models/m:{method}", json=body)
+        answer = await self._client.send(request, stream=True)
+        if answer.status_code >= 400:
+            await answer.aread()
+            raise _HttpError(answer.status_code)
+        return GeminiAnswer(answer)
+
+    async def _step(self, *, streamed: bool) -> list[str]:
+        answer = await self._send(streamed=streamed)
+        events = [event async for event in answer] if streamed else [json.loads(await answer.http.aread())]
+        parts = [
+            part for event in events for part in event["candidates"][0]["content"]["parts"] if part != {"text": ""}
+        ]
+        assert events[-1]["candidates"][0]["finishReason"] == "STOP"
+        self._talk[-1].append({"role": "model", "parts": parts})
+        return [part["functionCall"]["id"] for part in parts if "functionCall" in part]
+
+    def _results(self, results: list[tuple[str, str]]) -> list[Json]:
+        return self.driver.results(results)["contents"]
+
+
+class _HttpError(Exception):
+    """An answer with an error status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status}")
+        self.status_code = status
+
+
+class GeminiAnswer:
+    """A streamed answer of the Gemini API."""
+
+    def __init__(self, http: httpx.Response) -> None:
+        self.http = http
+
+    async def __aiter__(self) -> AsyncIterator[Json]:
+        async for line in self.http.aiter_lines():
+            if line.startswith("data: "):
+                event = json.loads(line[6:])
+                if "error" in event:
+                    raise _HttpError(event["error"]["code"])
+                yield event
+
+    async def close(self) -> None:
+        """Leave the stream."""
+        await self.http.aclose()
 
 
 class PydanticAI(Caller):

@@ -3,6 +3,7 @@
 What it was sent is kept for a test to look at. A request that breaks a rule is answered with HTTP status 400.
 """
 
+import base64
 import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -330,7 +331,92 @@ class Messages(Driver):
         return "".join(lines)
 
 
+class Gemini(Driver):
+    """`generateContent` of the Gemini API. A request has `stream` here, which is in the path of the real one."""
+
+    name, form = "gemini", "google"
+
+    def call(self, client: Any) -> Callable[..., Any]:
+        return client.models.generate_content
+
+    def said(self, text: str) -> Json:
+        return {
+            "systemInstruction": {"parts": [{"text": "Be exact."}]},
+            "contents": [{"role": "user", "parts": [{"text": text}]}],
+        }
+
+    def extend(self, whole: Json, more: Any) -> Json:
+        one = self.said(more)["contents"][0] if isinstance(more, str) else more["candidates"][0]["content"]
+        return {**whole, "contents": [*whole["contents"], one]}
+
+    def results(self, results: Iterable[tuple[str, str]]) -> Json:
+        said = [
+            {"functionResponse": {"id": id_, "name": "look", "response": {"result": text}}} for id_, text in results
+        ]
+        return {**self.said(""), "contents": [{"role": "user", "parts": said}]}
+
+    def answer(self, reply: Reply, number: int, tokens: int) -> Json:
+        parts: list[Json] = [{"text": f"thought {number}", "thought": True}] if reply.thinks else []
+        if reply.text:
+            parts.append({"text": reply.text})
+        for place, (id_, name) in enumerate(reply.calls):
+            # Some models send calls without ids.
+            named = {"id": id_} if id_ else {}
+            call = {"functionCall": {**named, "name": name, "args": json.loads(reply.arguments)}}
+            # Only the first call of a step has the signature.
+            parts.append(
+                {**call, "thoughtSignature": base64.b64encode(f"sig-{id_}".encode()).decode()} if place == 0 else call
+            )
+        usage = {"promptTokenCount": tokens, "candidatesTokenCount": 5, "totalTokenCount": tokens + 5}
+        candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
+        about = {"modelVersion": "m-1", "responseId": f"resp-{number}"}
+        return {"candidates": [candidate], "usageMetadata": usage, **about}
+
+    def events(self, answer: Json) -> list[Json]:
+        pieces: list[Json] = []
+        for part in answer["candidates"][0]["content"]["parts"]:
+            is_said = "text" in part and not part.get("thought")
+            texts = [part["text"][:3], part["text"][3:]] if is_said else []
+            pieces += [{**part, "text": text} for text in texts] or [part]
+        about = {name: answer[name] for name in ("modelVersion", "responseId")}
+        made = [
+            {"candidates": [{"content": {"role": "model", "parts": [piece]}, "index": 0}], **about} for piece in pieces
+        ]
+        last = {"content": {"role": "model", "parts": [{"text": ""}]}, "finishReason": "STOP", "index": 0}
+        return [*made, {"candidates": [last], "usageMetadata": answer["usageMetadata"], **about}]
+
+    def error(self, kind: str) -> Json:
+        """Return an error as an event."""
+        code = 400 if kind.startswith("invalid") else 503
+        return {"error": {"code": code, "message": "out of order", "status": kind}}
+
+    def piece(self, event: Any) -> str:
+        parts = event["candidates"][0]["content"]["parts"]
+        return "".join(part.get("text", "") for part in parts if not part.get("thought"))
+
+    def text(self, result: Any) -> str:
+        return self.piece(result)
+
+    def prompt(self, body: Json) -> str:
+        system = [part["text"] for part in body.get("systemInstruction", {"parts": []})["parts"]]
+        lines = [f"system {json.dumps(text)}\n" for text in system]
+        for content in body["contents"]:
+            for part in content["parts"]:
+                bare = dict(part)
+                if content["role"] == "user" and "text" in part:
+                    bare["text"] = split_edge(part["text"])[0]
+                if bare.get("text") != "":
+                    lines.append(f"{content['role']} {json.dumps(bare)}\n")
+        return "".join(lines)
+
+    def has_edge(self, body: Json) -> bool:
+        texts = [one["parts"][-1].get("text", "") for one in body["contents"] if one["role"] == "user"]
+        return [text for text in texts if text][-1].endswith("</now>")
+
+
 APIS: dict[str, Driver] = {"chat": Chat(), "responses": Responses(), "messages": Messages()}
+GEMINI: Driver = Gemini()
+"""The Gemini API, whose own client is not installed for the tests. Only its own tests use it."""
 
 
 def wrap(driver: Driver, client: Any, memory: Any, **bound: Any) -> Any:
@@ -365,6 +451,8 @@ def send(driver: Driver, rules: Rules, body: Json, reply: Reply, number: int, to
         spoken = [number for number, event in enumerate(events, start=1) if f"'{reply.text[:3]}'" in str(event)]
         events = [*(events[: spoken[0]] if reply.text else ()), driver.error(reply.breaks)]
     lines = [f"event: {event.get('type', 'message')}\ndata: {json.dumps(event)}\n\n".encode() for event in events]
+    if driver.name == "gemini":
+        lines = [line.split(b"\n", 1)[1] for line in lines]
     if driver.name == "chat":
         lines = [*(line.split(b"\n", 1)[1] for line in lines), *([b"data: [DONE]\n\n"] * (reply.cut is None))]
     return Sent(lines=tuple(lines), is_cut=reply.cut is not None)

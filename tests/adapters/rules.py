@@ -37,10 +37,11 @@ class Rules:
 
     def check(self, api: str, body: Json) -> list[str]:
         """Return the rules that a request breaks."""
-        if ("input" if api == "responses" else "messages") not in body:
+        if {"responses": "input", "gemini": "contents"}.get(api, "messages") not in body:
             # The request is for another endpoint.
             return []
-        found = {"chat": self.chat, "responses": self.responses, "messages": self.messages}[api](body)
+        checks = {"chat": self.chat, "responses": self.responses, "messages": self.messages, "gemini": self.gemini}
+        found = checks[api](body)
         FAULTS.extend(f"{api}: {one}" for one in found)
         return found
 
@@ -164,6 +165,33 @@ class Rules:
             if block["type"] == "tool_use" and any(one not in map(_bare, thoughts) for one in needed):
                 yield f"tool_use {block['id']} is without its thinking"
 
+    # ------------------------------------------------------------ Gemini
+
+    def gemini(self, body: Json) -> list[str]:
+        """Check a request of the Gemini API."""
+        contents: list[Json] = body["contents"]
+        found = [
+            f"the role {one.get('role')} is unknown" for one in contents if one.get("role") not in {"user", "model"}
+        ]
+        if not contents or contents[0]["role"] != "user":
+            found.append("the first content is not of the user")
+        found += [f"content {place} has no parts" for place, one in enumerate(contents) if not one.get("parts")]
+        found += _pairs(_gemini_steps(contents), "functionResponse")
+        parts = [part for one in contents for part in one["parts"]]
+        found += [f"a part is empty: {part}" for part in parts if not part.get("text", "x") and len(part) == 1]
+        for one in contents:
+            calls = [part for part in one["parts"] if "functionCall" in part]
+            if calls and not calls[0].get("thoughtSignature"):
+                found.append(f"the first call of a step has no signature: {calls[0]}")
+            results = ["functionResponse" in part for part in one["parts"]]
+            if any(results) and not all(results):
+                found.append("function responses are mixed with other parts")
+        # A call follows a question or function responses.
+        for before, after in pairwise(contents):
+            if before["role"] == "model" and any("functionCall" in part for part in after["parts"]):
+                found.append("a call follows another content of the model")
+        return found
+
 
 def signature(thinking: str) -> str:
     """Return the signature of a thinking block."""
@@ -247,6 +275,20 @@ def _message_steps(merged: Iterable[tuple[str, list[Json]]]) -> Iterator[Step]:
             results = [block["tool_use_id"] for block in content if block["type"] == "tool_result"]
             yield ("result" if results else "say"), results
             yield from [("say", [])] * bool(results)
+
+
+def _gemini_steps(contents: Iterable[Json]) -> Iterator[Step]:
+    for one in contents:
+        calls = [part["functionCall"].get("id") for part in one["parts"] if "functionCall" in part]
+        results = [part["functionResponse"].get("id") for part in one["parts"] if "functionResponse" in part]
+        if not all([*calls, *results]):
+            # Without ids only the number of responses counts.
+            yield from [("say", [])] * bool(calls or results)
+            continue
+        if calls:
+            yield "call", calls
+        else:
+            yield ("result" if results else "say"), results
 
 
 def _ends(said: Sequence[Mapping[str, Any]], tool: str) -> Iterator[str]:

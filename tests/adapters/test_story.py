@@ -10,6 +10,7 @@ from kit.effort import counts
 
 LONG = (
     *(callers.Chat, callers.Responses, callers.Messages, callers.GatewayChat),
+    callers.GatewayGemini,
     *(callers.PydanticMessages, callers.OpenAIAgents, callers.LangChain, callers.LangGraph),
     callers.AgentFramework,
 )

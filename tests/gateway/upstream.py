@@ -78,12 +78,17 @@ class Upstream:
             return reply
         self.numbers += 1
         # The version of a provider may have another path, such as `/v1beta/openai`.
-        api = next(name for name, path in PATHS.items() if seen.path.rstrip("/").endswith(path.removeprefix("/v1")))
+        api = next(
+            (name for name, path in PATHS.items() if seen.path.rstrip("/").endswith(path.removeprefix("/v1"))), "gemini"
+        )
         if isinstance(reply, Call):
             said = provider.Reply(calls=((reply.id, reply.name),), arguments=json.dumps(reply.arguments))
         else:
             said = provider.Reply(text=reply) if isinstance(reply, str) else reply
-        sent = provider.send(provider.APIS[api], self.rules, seen.body, said, self.numbers, self.tokens(seen))
+        driver, body = provider.APIS.get(api, provider.GEMINI), seen.body
+        if api == "gemini" and ":stream" in seen.path:
+            body = {**body, "stream": True}
+        sent = provider.send(driver, self.rules, body, said, self.numbers, self.tokens(seen))
         if sent.lines is None:
             return JSONResponse(sent.data, sent.status)
         return StreamingResponse(self._pieces(list(sent.lines), is_cut=sent.is_cut), media_type="text/event-stream")

@@ -50,7 +50,7 @@ async def opened(
         upstream = Upstream(script)
         provider = await stack.enter_async_context(running(upstream))
         memory = await stack.enter_async_context(Memory(address, config=config or Config()))
-        given: dict[str, Any] = {"openai": f"{provider}/v1", "anthropic": provider, **settings}
+        given: dict[str, Any] = {"openai": f"{provider}/v1", "anthropic": provider, "google": provider, **settings}
         known = GatewaySettings(**given)
         at = await stack.enter_async_context(serve(memory, known, port=0))
         first = openai.AsyncOpenAI(base_url=f"{at.url}/v1", api_key=KEY, max_retries=retries)

@@ -286,6 +286,11 @@ class Exchange:
         return self._has_refusal and self._api.answer(self._stream.response()).message is None
 
     @property
+    def has_begun_to_answer(self) -> bool:
+        """Return whether a part of a streamed answer has arrived."""
+        return self._is_streamed and self._api.answer(self._stream.response()).message is not None
+
+    @property
     def _is_cut(self) -> bool:
         """Return whether the provider ended a stream before the answer was complete."""
         is_complete = self._events.is_done or self._stream.is_whole

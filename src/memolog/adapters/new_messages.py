@@ -12,6 +12,7 @@ from memolog.adapters.provider_limits import take_back
 from memolog.core.message import Message, NewMessage, Part, ToolCallPart, ToolResultPart
 from memolog.errors import InputError, MemologError, NotFound, ThreadNotFound
 from memolog.memory import Memory
+from memolog.transfer.exact import notes
 from memolog.turn import Turn
 
 _log = logging.getLogger("memolog")
@@ -53,7 +54,7 @@ async def find_new(
             # If nothing was rewound, the stored answer still follows the question, so the question is saved again.
             new = new if branch else new or after_last_answer(given)
         new = await _not_forgotten(memory, resource, thread, new)
-        return with_names(new, (*stored, *given)), tuple(stored[len(stored) - found.repeated :])
+        return with_calls(with_names(new, (*stored, *given)), stored), tuple(stored[len(stored) - found.repeated :])
     except MemologError as error:
         if memory.config.strict or isinstance(error, InputError):
             raise
@@ -132,6 +133,33 @@ def _named(part: Part, names: Mapping[str, str]) -> Part:
     if not isinstance(part, ToolResultPart) or part.name or part.call_id not in names:
         return part
     return replace(part, name=names[part.call_id])
+
+
+def with_calls(messages: Sequence[NewMessage], stored: Iterable[Said]) -> tuple[NewMessage, ...]:
+    """Return the messages, in which a tool result without an id gets the id of the stored call that it answers.
+
+    The Gemini API allows results without ids, even if their calls have ids. They are matched by the name of the tool.
+    """
+    parts = [part for one in stored for part in one.parts]
+    answered = {part.call_id for part in parts if isinstance(part, ToolResultPart)}
+    waiting = [part for part in parts if isinstance(part, ToolCallPart) and part.id not in answered]
+    made: list[NewMessage] = []
+    for message in messages:
+        several: list[Part] = []
+        for part in message.parts:
+            found = None
+            if isinstance(part, ToolResultPart) and _has_no_id(part):
+                found = next((call for call in waiting if call.name == part.name), None)
+            if found is not None and isinstance(part, ToolResultPart):
+                waiting.remove(found)
+                part = replace(part, call_id=found.id, extra=part.extra if _has_no_id(found) else None)  # noqa: PLW2901
+            several.append(part)
+        made.append(replace(message, parts=tuple(several)) if tuple(several) != message.parts else message)
+    return tuple(made)
+
+
+def _has_no_id(part: Part) -> bool:
+    return bool(notes(part, "google").get("no_id"))
 
 
 def prefix_of(first: str) -> str:

@@ -82,7 +82,8 @@ def tells_refusal(event: Mapping[str, Any]) -> bool:
     error = as_data(event.get("error")) or as_data(as_data(event.get("response")).get("error"))
     if not error and event.get("type") == "error":
         error = {"code": event.get("code")}
-    return any(str(error.get(name)).startswith(_REFUSALS) for name in ("type", "code"))
+    # Google sends the HTTP status as the code.
+    return is_refused(error.get("code")) or any(str(error.get(name)).startswith(_REFUSALS) for name in ("type", "code"))
 
 
 def usage_of_total(

@@ -1,6 +1,5 @@
 """Middleware of a LangChain agent: it saves new messages, adds memory to each model request and saves each answer."""
 
-import asyncio
 import copy
 import functools
 import inspect
@@ -36,13 +35,13 @@ from langgraph.types import Command
 
 from memolog import Context
 from memolog.adapters import at_once, returned
+from memolog.adapters.driver import Drive, Driver
 from memolog.adapters.guards import GuardStopped, check_errors, check_id, check_memory
 from memolog.adapters.langchain.messages import from_langchain, to_langchain, usage_of
 from memolog.adapters.new_messages import AgentTurn, prefix_of
 from memolog.adapters.provider_limits import is_refusal
 from memolog.core.exact_json import dumps
 from memolog.core.message import FilePart, Message, MessageState, NewMessage, Part, Role, TextPart
-from memolog.errors import InputError
 from memolog.memory import Memory
 from memolog.sync import SyncMemory
 from memolog.tools.definitions import definitions, guidance
@@ -51,33 +50,6 @@ from memolog.turn import Turn
 T = TypeVar("T")
 
 
-class Driver:
-    """Runs coroutines of a memory for synchronous and asynchronous hooks."""
-
-    def __init__(self, memory: Memory | SyncMemory) -> None:
-        """Set the memory. Synchronous hooks need a `SyncMemory`."""
-        self._sync = memory if isinstance(memory, SyncMemory) else None
-        self.memory = memory.asynchronous if isinstance(memory, SyncMemory) else memory
-
-    async def now(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine and block until it is done, for a synchronous hook."""
-        if self._sync is None:
-            work.close()
-            raise InputError(
-                "A Memory cannot be used in a synchronous call of the agent.",
-                why="A Memory belongs to the event loop that opened it.",
-                then="Call the agent with ainvoke or astream, or pass a SyncMemory, which works for both.",
-            )
-        return self._sync.run(work)
-
-    async def later(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await a coroutine on the event loop of the memory."""
-        if self._sync is None:
-            return await work
-        return await asyncio.wrap_future(self._sync.submit(work))
-
-
-Drive = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
 Scope = Callable[[], tuple[str, str]]
 
 

@@ -18,11 +18,10 @@ from pydantic import BaseModel
 
 from memolog import Context, NewMessage, NotFound
 from memolog.adapters import at_once, returned
+from memolog.adapters.driver import Drive, Driver
 from memolog.adapters.guards import check_memory
 from memolog.adapters.langchain.messages import from_langchain
 from memolog.adapters.langchain.middleware import (
-    Drive,
-    Driver,
     Named,
     Run,
     chosen_id,

@@ -20,8 +20,8 @@ from langgraph.store.base import (
 
 from memolog import NotFound, SearchResult
 from memolog.adapters import at_once
+from memolog.adapters.driver import Driver
 from memolog.adapters.guards import check_memory
-from memolog.adapters.langchain.middleware import Driver
 from memolog.core.item import Item as StoredItem
 from memolog.core.item import ItemChange, Namespace
 from memolog.errors import InputError

@@ -231,6 +231,9 @@ async def proxy(
     anthropic: Annotated[
         str, typer.Option(help="Address of the Anthropic-compatible provider.")
     ] = "https://api.anthropic.com",
+    google: Annotated[
+        str, typer.Option(help="Address of the Gemini API.")
+    ] = "https://generativelanguage.googleapis.com",
     resource: _ProxyResource = None,
     thread_from: _ThreadFrom = None,
     resource_from: _ResourceFrom = None,
@@ -240,7 +243,7 @@ async def proxy(
     seconds: _Seconds = None,
     log: _Log = "text",
 ) -> Answer:
-    """Run a gateway that adds memory to any OpenAI or Anthropic client. Clients send the thread in a header or in the address."""
+    """Run a gateway that adds memory to any OpenAI, Anthropic or Gemini client. They name the thread in a header or address."""
     import asyncio
 
     from memolog.apps.gateway.app import serve
@@ -251,6 +254,7 @@ async def proxy(
     settings = GatewaySettings(
         openai=openai,
         anthropic=anthropic,
+        google=google,
         resource=resource,
         thread_from=thread_from or (),
         resource_from=resource_from or (),
@@ -263,6 +267,7 @@ async def proxy(
             "url": listening.url,
             "openai": settings.openai,
             "anthropic": settings.anthropic,
+            "google": settings.google,
             "resource": resource,
             "token": bool(settings.access),
             "resources": sorted(set(settings.tokens.values())),
@@ -286,6 +291,7 @@ def _addresses(url: str, settings: "GatewaySettings") -> list[tuple[str, str]]:
         ("listening", url),
         ("OpenAI clients", f"base_url {url}/v1, to {settings.openai}"),
         ("Anthropic clients", f"base_url {url}, to {settings.anthropic}"),
+        ("Google clients", f"base_url {url}, to {settings.google}"),
         ("thread in the address", f"{url}/r/RESOURCE/t/THREAD/v1"),
         ("or in headers", "x-memolog-thread, x-memolog-resource" + (", x-memolog-token" if settings.access else "")),
     ]

@@ -1,4 +1,4 @@
-"""Add memory to any OpenAI or Anthropic client: an HTTP gateway between the client and the provider."""
+"""Add memory to any OpenAI, Anthropic or Gemini client: an HTTP gateway between the client and the provider."""
 
 from importlib.util import find_spec
 

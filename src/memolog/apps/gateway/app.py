@@ -23,6 +23,7 @@ from starlette.routing import Route
 
 from memolog import ConfigError, InputError, MemologError, Memory
 from memolog.adapters.exchange import Api
+from memolog.adapters.google.messages import GEMINI_API, STREAMED, model_in
 from memolog.adapters.guards import check_memory
 from memolog.apps.gateway.exchange import (
     Exchange,
@@ -31,9 +32,9 @@ from memolog.apps.gateway.exchange import (
     check_body,
     cut_event,
     error_body,
-    is_anthropic,
     is_events,
     make_request,
+    provider_of,
     whole_events,
 )
 from memolog.apps.gateway.headers import Pairs, opened_by, passed_back, passed_on
@@ -99,8 +100,12 @@ class Gateway:
         raw = cast("bytes", request.scope.get("raw_path") or request.url.path.encode())
         in_path, raw_path = split_path(raw.split(b"?", 1)[0])
         path = unquote_to_bytes(raw_path).decode("utf-8", "replace")
-        as_anthropic = is_anthropic(path, [name for name, _ in headers])
-        base = f"{self._settings.anthropic}/v1" if as_anthropic else self._settings.openai
+        provider = provider_of(path, [name for name, _ in headers])
+        base = {
+            "anthropic": f"{self._settings.anthropic}/v1",
+            "google": f"{self._settings.google}/v1",
+            "openai": self._settings.openai,
+        }[provider]
         try:
             allowed = self._check_entry(headers)
             url = _url(base, raw, raw_path, cast("bytes", request.scope.get("query_string", b"")))
@@ -125,7 +130,7 @@ class Gateway:
         except Exception:  # noqa: BLE001 - logged and reported to the client
             _log.exception("the proxy failed unexpectedly")
             status, kind, message = 500, "api_error", "The proxy failed. See its log."
-        return JSONResponse(error_body(message, kind, as_anthropic=as_anthropic), status)
+        return JSONResponse(error_body(message, kind, provider, status), status)
 
     async def _answer(
         self, request: Request, headers: Pairs, url: httpx.URL, api: Api | None, named: Named, allowed: str | None
@@ -150,6 +155,12 @@ class Gateway:
         if body is None:
             # The body is malformed or empty. Pass it on unchanged, so that the client gets the error message of the provider.
             return await self._pass(request.method, url, headers, raw)
+        if api is GEMINI_API:
+            path = url.path
+            if model_in(path) is not None and path.endswith(STREAMED) and url.params.get("alt") != "sse":
+                message = "A stream without `alt=sse` cannot have memory."
+                raise _Refused(400, "invalid_request_error", f"{message} Add ?alt=sse to the address of the request.")
+            body = {**body, "model": model_in(path)}
         await self._saved(scope)
         sent = passed_on(headers, is_read=True)
         make = partial(make_request, "POST", url, sent, timeout=self._timeout)

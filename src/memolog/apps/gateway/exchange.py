@@ -8,7 +8,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 from urllib.parse import quote
 
 import httpx
@@ -19,6 +19,7 @@ from memolog import MemologError, Memory, Turn
 from memolog.adapters.anthropic.messages import messages_api
 from memolog.adapters.exchange import Api, Bound, turns_of
 from memolog.adapters.exchange import Exchange as Remembered
+from memolog.adapters.google.messages import GEMINI_API, METHODS, model_in
 from memolog.adapters.openai.chat import CHAT_API
 from memolog.adapters.openai.responses import RESPONSES_API
 from memolog.adapters.provider_limits import is_refused, take_back
@@ -31,11 +32,14 @@ from memolog.errors import InputError
 _log = logging.getLogger("memolog")
 
 _APIS: Final[tuple[Api, ...]] = (CHAT_API, RESPONSES_API, messages_api())
+Provider: TypeAlias = Literal["openai", "anthropic", "google"]
 
 
 def api_of(method: str, path: str) -> Api | None:
     """Return the provider API of a request. None means that requests with this method and path have no memory."""
     path = path.rstrip("/")
+    if model_in(path) is not None:
+        return GEMINI_API if method == "POST" else None
     return next((api for api in _APIS if path.endswith(api.path)), None) if method == "POST" else None
 
 
@@ -46,6 +50,12 @@ def check_body(api: Api, request: dict[str, Any] | None) -> dict[str, Any] | Non
     """
     if request is None:
         return None
+    if api is GEMINI_API:
+        contents: object = request.get("contents")
+        is_read = isinstance(contents, dict) or (
+            isinstance(contents, list) and all(isinstance(one, dict) for one in cast("list[object]", contents))
+        )
+        return None if not is_read or _is_empty(api, request) else request
     is_responses = api is RESPONSES_API
     if is_responses and request.get("background"):
         raise InputError(
@@ -73,17 +83,22 @@ def _is_empty(api: Api, request: dict[str, Any]) -> bool:
         return False
 
 
-def is_anthropic(path: str, header_names: Sequence[str]) -> bool:
-    """Return whether a request is for Anthropic. For a path that both providers have, the headers decide."""
-    if path.startswith(("/v1/messages", "/v1/complete")):
-        return True
-    return "anthropic-version" in header_names
+def provider_of(path: str, header_names: Sequence[str]) -> Provider:
+    """Return the provider that a request is for. For a path that several providers have, the headers decide."""
+    if path.startswith(("/v1/messages", "/v1/complete")) or "anthropic-version" in header_names:
+        return "anthropic"
+    is_beta = path.startswith("/v1beta/") and not path.startswith("/v1beta/openai")
+    if is_beta or model_in(path) is not None or "x-goog-api-key" in header_names:
+        return "google"
+    return "openai"
 
 
-def error_body(message: str, kind: str, *, as_anthropic: bool) -> dict[str, Any]:
-    """Return the body of an error answer in the format of Anthropic or OpenAI."""
-    if as_anthropic:
+def error_body(message: str, kind: str, provider: Provider, status: int = 500) -> dict[str, Any]:
+    """Return the body of an error answer in the format of a provider."""
+    if provider == "anthropic":
         return {"type": "error", "error": {"type": kind, "message": message}}
+    if provider == "google":
+        return {"error": {"code": status, "message": message, "status": _GOOGLE.get(status, "INTERNAL")}}
     return {"error": {"message": message, "type": kind, "param": None, "code": "memolog"}}
 
 
@@ -95,7 +110,8 @@ def is_events(answer: httpx.Response) -> bool:
 def cut_event(path: str) -> bytes:
     """Return the event that ends a stream if the provider has cut it. `path` selects the API and so the format."""
     message = "The provider ended the stream before the answer was complete. What arrived until then is valid."
-    body = error_body(message, "api_error", as_anthropic=path.endswith("/messages"))
+    provider = "anthropic" if path.endswith("/messages") else "google" if path.endswith(METHODS) else "openai"
+    body = error_body(message, "api_error", provider)
     if path.endswith(RESPONSES_API.path):
         # Some clients read the fields of the event, others those of its `error`. So send both.
         event = {"type": "error", "code": "server_error", "message": message, "param": None, "sequence_number": 0}
@@ -129,6 +145,14 @@ async def whole_events(
         yield rest
 
 
+# The names of HTTP statuses in errors of Google.
+_GOOGLE: Final = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
 # The empty line after an event.
 _EVENT_END: Final = re.compile(rb"\n\r?\n|\r\r")
 _LONGEST_END: Final = 3

@@ -12,6 +12,7 @@ from memolog.errors import ConfigError
 
 OPENAI: Final = "https://api.openai.com/v1"
 ANTHROPIC: Final = "https://api.anthropic.com"
+GOOGLE: Final = "https://generativelanguage.googleapis.com"
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 """Default of `max_body_bytes`. OpenAI and Anthropic accept less (32 to 50 MB)."""
 
@@ -24,6 +25,8 @@ class GatewaySettings:
     """The `base_url` of an OpenAI client. It replaces `/v1` in the path of a request. An address without a path gets `/v1`."""
     anthropic: str = ANTHROPIC
     """The `base_url` of an Anthropic client, without `/v1`."""
+    google: str = GOOGLE
+    """The base address of the Gemini API, without `/v1beta`."""
     resource: str | None = None
     """Resource of requests that have a thread but no resource."""
     thread_from: Sequence[str] = ()
@@ -45,10 +48,10 @@ class GatewaySettings:
     """Maximum time between two pieces of an answer. Models may need minutes for the first piece."""
 
     def __post_init__(self) -> None:
-        for name in ("openai", "anthropic"):
+        for name in ("openai", "anthropic", "google"):
             base = _address(name, getattr(self, name))
             has_path = bool(urllib.parse.urlsplit(base).path)
-            base = base.removesuffix("/v1") if name == "anthropic" else base if has_path else f"{base}/v1"
+            base = base.removesuffix("/v1") if name != "openai" else base if has_path else f"{base}/v1"
             object.__setattr__(self, name, base)
         for name, option in (("thread_from", "--thread-from"), ("resource_from", "--resource-from")):
             object.__setattr__(self, name, tuple(check_source(option, one) for one in getattr(self, name)))
