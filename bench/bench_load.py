@@ -799,7 +799,8 @@ def bench_scale(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         place.restart(max_connections="200", log_line_prefix="%e ")
         numbers = [int(one) for one in options.scale_processes.split(",")]
         rows: list[dict[str, Any]] = []
-        for scope, processes, background in product(SCOPES, numbers, BACKGROUNDS):
+        scopes = options.scale_scopes.split(",")
+        for scope, processes, background in product(scopes, numbers, BACKGROUNDS):
             told = {
                 "scope": scope,
                 "background": background,
@@ -1146,6 +1147,7 @@ def main() -> None:
     parser.add_argument("--outage-conversations", type=int, default=40, help="number in each of two processes")
     parser.add_argument("--turn-timeout", type=float, default=None, help="turn_timeout in seconds")
     parser.add_argument("--scale-processes", default="1,2,4,8", help="numbers of web processes")
+    parser.add_argument("--scale-scopes", default=",".join(SCOPES), help="thread, resource or both, with a comma")
     parser.add_argument("--scale-threads", type=int, default=25, help="number at the same time in each web process")
     parser.add_argument("--scale-turns", type=int, default=12, help="number of turns of each thread")
     parser.add_argument(

@@ -5,11 +5,12 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from kit.clock import until
 from kit.engines import engines
-from memolog import AssistantMessage, Memory
+from memolog import AssistantMessage, Config, Memory, UserMessage
 from memolog.testing import ScriptedModel
 from worker.children import LIMIT, a_worker, is_drained
 from worker.worker_child import CONFIG
@@ -84,6 +85,22 @@ async def test_with_cron(address: str) -> None:
     again = await asyncio.to_thread(once, address)
     assert again[-1]["runs"] == 0
     async with Memory(address, config=CONFIG) as memory:
+        assert await observed(memory) > 0
+        assert await memory.due() == ()
+
+
+async def test_after_an_import(address: str, tmp_path: Path) -> None:
+    """`memolog worker --once` right after an import observes what was imported, although no turn was made."""
+    export = tmp_path / "export.jsonl"
+    async with Memory(tmp_path / "source.db") as memory:
+        # More tokens than the default thresholds ask for.
+        said = [UserMessage(f"{WORDS * 20}{number}") for number in range(40)]
+        await memory.thread("red", resource="alice").save(said)
+        await memory.export(export)
+    async with Memory(address) as memory:
+        await memory.import_from(export)
+    assert (await asyncio.to_thread(once, address))[-1]["runs"] >= 1
+    async with Memory(address, config=Config(background="worker")) as memory:
         assert await observed(memory) > 0
         assert await memory.due() == ()
 

@@ -186,7 +186,7 @@ class Ranked:
         seen = {one.key for one in closely}
         self._length = len(closely)
         if drafted is not None:
-            self._length += drafted.total - sum(1 for key in seen if key in drafted.own)
+            self._length += drafted.total - len(drafted.own.keys() & seen)
 
     def __repr__(self) -> str:
         return f"Ranked({list(self)})"
@@ -333,8 +333,10 @@ class _Scorer:
         # If the query contains the name of code, only messages of users count as statements, because an agent repeats the name of
         # a file with each edit.
         self.authors = frozenset({USER} if query.names_code else {USER, ASSISTANT})
-        self.wanted = sum(found.idf.values())
-        self.shares: dict[int, float] = {}
+        self._bits = {term: 1 << place for place, term in enumerate(found.idf)}
+        self._masks: dict[int, int] = {}
+        self._worths: dict[int, float] = {}
+        self._all_terms = (1 << len(self._bits)) - 1
         self.asks_for = query.asks_for
         self.spans = [(to_micros(window.first), to_micros(window.end)) for window in query.windows]
 
@@ -386,14 +388,23 @@ class _Scorer:
 
     def _covered(self, key: int) -> float:
         """Return the share of the words of the query, weighted by rarity, that a document contains."""
-        share = self.shares.get(key)
-        if share is None:
-            here = self.found.by_place.get(key // PLACE, _NOTHING)
-            share = self.shares[key] = self._worth(here) / self.wanted if self.wanted else 0.0
-        return share
+        wanted = self._worth(self._all_terms)
+        return self._worth(self._terms(key)) / wanted if wanted else 0.0
 
-    def _worth(self, terms: Iterable[str]) -> float:
-        return sum(map(self.found.idf.__getitem__, terms))
+    def _terms(self, key: int) -> int:
+        """Return the terms of the query that a document contains, each as a bit."""
+        mask = self._masks.get(key)
+        if mask is None:
+            mask = self._masks[key] = sum(map(self._bits.__getitem__, self.found.by_place.get(key // PLACE, _NOTHING)))
+        return mask
+
+    def _worth(self, mask: int) -> float:
+        """Return the weight by rarity of some terms."""
+        worth = self._worths.get(mask)
+        if worth is None:
+            weights = zip(self._bits.values(), self.found.idf.values(), strict=True)
+            worth = self._worths[mask] = sum(weight for bit, weight in weights if mask & bit)
+        return worth
 
     def facts(self, scored: Sequence[Scored]) -> Iterator[Fact]:
         """Yield hits that may state one fact. The caller compares their texts."""
@@ -429,14 +440,14 @@ class _Scorer:
 
     def _may_be_of_one_fact(self, best: int, other: int) -> bool:
         """Return whether two messages match the query about equally well and with the same words."""
-        own, get = self.found.own, self.found.by_place.get
+        own = self.found.own
         if own[other] < _NEAR_EQUAL * own[best]:
             return False
         newer, older = sorted((best, other), key=self._moment, reverse=True)
         # If the question asks for a number or a time, and only the older statement has it, the newer one does not replace it.
         if self.details[older].traits & ~self.details[newer].traits & self.asks_for & _FIGURES:
             return False
-        here, there = get(best // PLACE, _NOTHING).keys(), get(other // PLACE, _NOTHING).keys()
+        here, there = self._terms(best), self._terms(other)
         return self._worth(here & there) >= _SAME_FACT * self._worth(here | there)
 
 

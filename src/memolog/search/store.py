@@ -171,11 +171,14 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[SearchHi
         # Similar words are used only if nothing else is found.
         if sums.own:
             break
+    details: dict[int, DocumentDetail] = {}
     if terms.common:
         best = sums.best(CLOSELY)
-        sums.add((yield from terms.reading_among(best)), best)
+        rows = yield q.terms_of(docs=best)
+        details = _detailed(rows)
+        sums.add(terms.among(rows), best)
     found = drafted(sums, query)
-    details = yield from _details(found)
+    details |= yield from _details(found, details)
     if allowed is not None:
         passing = yield from _passing(query, filters, details.keys() - allowed - unwanted)
         details = {key: detail for key, detail in details.items() if key in allowed or key in passing}
@@ -306,17 +309,19 @@ def _in_threads(keys: AbstractSet[int], filters: Values) -> AbstractSet[int]:
     return {key for key in keys if key < 0 or thread_of(key) not in unwanted} if len(unwanted) > 1 else keys
 
 
-def _details(drafted: Draft) -> Script[dict[int, DocumentDetail]]:
-    places = [*(key // PLACE for key in drafted.closely), *drafted.places]
-    if not places:
-        return {}
-    rows = yield q.details(places=places)
-    details = {row.doc: DocumentDetail(row.at, row.traits, row.speaker) for row in rows}
-    lines = [doc for doc in details if doc < 0]
+def _details(drafted: Draft, known: Mapping[int, DocumentDetail]) -> Script[dict[int, DocumentDetail]]:
+    """Return the details of the documents to rank in detail that are not known yet, and the threads of observations."""
+    places = [*(key // PLACE for key in drafted.closely if key not in known), *drafted.places]
+    details = _detailed((yield q.details(places=places))) if places else {}
+    lines = {doc: detail for some in (known, details) for doc, detail in some.items() if doc < 0}
     if len(lines) > 1:
-        rows = yield q.threads_of_lines(docs=lines)
-        details |= {row.doc: details[row.doc]._replace(thread=row.thread_pk) for row in rows}
+        rows = yield q.threads_of_lines(docs=list(lines))
+        details |= {row.doc: lines[row.doc]._replace(thread=row.thread_pk) for row in rows}
     return details
+
+
+def _detailed(rows: Iterable[Row]) -> dict[int, DocumentDetail]:
+    return {row.doc: DocumentDetail(row.at, row.traits, row.speaker) for row in rows}
 
 
 class _Listed(NamedTuple):
@@ -365,9 +370,9 @@ class Terms:
                     found[listed.term] = listed
         return (yield from self._chosen(found, is_one=is_one))
 
-    def reading_among(self, docs: Sequence[int]) -> Script[list[Posting]]:
-        """Return the documents of common terms among some documents."""
-        rows = sorted((yield q.terms_of(docs=docs)), key=itemgetter(0))
+    def among(self, rows: Iterable[Row]) -> list[Posting]:
+        """Return the documents of common terms among some documents, of which `rows` has all terms."""
+        rows = sorted(rows, key=itemgetter(0))
         found: list[Posting] = []
         for listed in self.common:
             # A term between quotes is found exactly, because no term contains a quote.

@@ -161,8 +161,8 @@ SELECT wanted.column1 AS term, (
 SELECT term, documents FROM search_counts WHERE scope_pk = :scope_pk AND term IN (:terms[]) AND documents > :most
 
 -- terms_of --
--- All terms of some documents, each between quotes.
-SELECT doc, CAST(terms AS TEXT) AS terms FROM search_docs WHERE doc IN (:docs[])
+-- All terms of some documents, each between quotes, and their details.
+SELECT doc, at, traits, speaker, CAST(terms AS TEXT) AS terms FROM search_docs WHERE doc IN (:docs[])
 
 -- details --
 -- The details of the documents at some places. A place is a key without its last eight bits.
