@@ -4,12 +4,13 @@
     make bench-hold ARGS="--only W2 --observers scripted --where"
     make bench-hold ARGS="--freeze"
 
-The workloads are W1 and W2 of `peers/workloads.py`, and W2 with results of 20,000 tokens, each with the embedded observer and
-with a scripted model. Each is repeated in new databases until there are enough ticks for a p99.9 (`--ticks`), and all ticks
-count. A tick is due every millisecond. Its lateness is the elapsed time less the time in which the thread of the loop, or the
-thread that it waited for, was ready and another program had the processor, and less the time of the scripted model. Pauses of
-the garbage collection count. `idle` is the same ticker in the same process, before and after the workload and for about as many
-ticks, while nothing else runs: what it shows is the noise of the machine. Aims: p99.9 ≤ 10 ms and maximum ≤ 25 ms.
+The workloads are W1 and W2 of `peers/workloads.py`, and W2 with results of 20,000 tokens, each with the embedded observer, with
+a scripted model, and with `memolog worker` in a process of its own. Each is repeated in new databases, or with a worker in the
+same one, until there are enough ticks for a p99.9 (`--ticks`), and all ticks count. A tick is due every millisecond. Its lateness
+is the elapsed time less the time in which the thread of the loop, or the thread that it waited for, was ready and another program
+had the processor, and less the time of the scripted model. Pauses of the garbage collection count. `idle` is the same ticker in
+the same process, before and after the workload and for about as many ticks, while nothing else runs: what it shows is the noise
+of the machine. Aims: p99.9 ≤ 10 ms and maximum ≤ 25 ms.
 
 `held by` names the line of Memolog in which the loop was, by a signal that interrupts a late tick. `--where` prints the whole
 stack of the longest holds. `--freeze` excludes the imported modules from garbage collections, as `docs/operations.md` advises
@@ -28,7 +29,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -50,7 +51,7 @@ LATE = 0.006
 TICKS = 5_000
 # The steps of a run, and the tokens of a result of W2.
 WORKLOADS = {"W1": (1_000, 2_000), "W2": (300, 2_000), "W2 20k": (60, 20_000)}
-OBSERVERS = ("embedded", "scripted")
+OBSERVERS = ("embedded", "scripted", "worker")
 MOST_SHOWN = 12
 COLUMNS = ("runs", "ticks", "p999_ms", "max_ms", "idle_p999_ms", "idle_max_ms")
 SOURCE = f"{Path('src') / 'memolog'}/"
@@ -175,17 +176,35 @@ async def one(run: Run, observer: str, *, least: int, freezes: bool) -> dict[str
     """Run one workload again and again until there are `least` ticks, between two idle controls with as many ticks together."""
     ticker = Ticker(run.scripted)
     runs = 0
+    config = Config(background="worker") if observer == "worker" else Config()
 
     async def work() -> None:
         nonlocal runs
         while not runs or len(ticker.late) < least:
             runs += 1
             model = Observer(run) if observer == "scripted" else None
-            path = run.folder / f"hold-{observer}-{runs}.db"
-            async with Memory(str(path), model=model, config=Config()) as memory:
+            # The worker has one file, because the start of another worker would hold the loop.
+            path = run.folder / ("hold-worker.db" if observer == "worker" else f"hold-{observer}-{runs}.db")
+            async with Memory(str(path), model=model, config=config) as memory:
                 await play(run, memory, run.steps(), run.turn, run.background)
                 await memory.settled()
 
+    if observer == "worker":
+        async with Memory(run.folder / "hold-worker.db", config=config) as memory:
+            await memory.open()
+    worker = [sys.executable, "-m", "memolog", "worker", "--db", str(run.folder / "hold-worker.db")]
+    beside = await asyncio.create_subprocess_exec(*worker, stdout=subprocess.DEVNULL) if observer == "worker" else None
+    try:
+        return await _measured(ticker, work, least=least, freezes=freezes) | {"runs": runs}
+    finally:
+        if beside is not None:
+            beside.terminate()
+            await beside.wait()
+
+
+async def _measured(
+    ticker: Ticker, work: Callable[[], Awaitable[None]], *, least: int, freezes: bool
+) -> dict[str, Any]:
     # A tick of an idle loop takes little more than `EVERY`.
     rest = least / 2 * EVERY * 1.3
     idle = await ticker.measure(asyncio.sleep(rest))
@@ -204,7 +223,6 @@ async def one(run: Run, observer: str, *, least: int, freezes: bool) -> dict[str
     longest = sorted(ticker.holds, key=lambda hold: -hold.ms)
     idle += await ticker.measure(asyncio.sleep(rest))
     return {
-        "runs": runs,
         "ticks": len(ticks),
         "p999_ms": round(percentile(ticks, 0.999), 2),
         "max_ms": round(max(ticks), 2),
@@ -236,7 +254,7 @@ def main() -> None:
     """Measure, and print a table and one line of JSON."""
     parser = argparse.ArgumentParser(description="Measure how long the event loop is held while an agent works.")
     parser.add_argument("--only", default=",".join(WORKLOADS), help="workloads, separated by commas")
-    parser.add_argument("--observers", default=",".join(OBSERVERS), help="embedded, scripted or both")
+    parser.add_argument("--observers", default=",".join(OBSERVERS), help="embedded, scripted, worker, with commas")
     parser.add_argument(
         "--ticks", type=int, default=TICKS, help=f"the least number of ticks of each workload, usually {TICKS:,}"
     )
