@@ -263,26 +263,31 @@ async def proxy(
         max_body_bytes=max_body,
     )
     async with serve(call.memory, settings, host=host, port=port) as listening:
-        data = {
-            "url": listening.url,
-            "openai": settings.openai,
-            "anthropic": settings.anthropic,
-            "google": settings.google,
-            "resource": resource,
-            "token": bool(settings.access),
-            "resources": sorted(set(settings.tokens.values())),
-        }
-        if log == "json":
-            _log.info("The gateway listens on %s", listening.url, extra={VALUES: data})
-        elif call.as_json:
-            print_json(data)
-        else:
-            show(fields(_addresses(listening.url, settings)))
+        _announce(call, listening.url, settings, log)
         _freeze()
         with suppress(TimeoutError):
             # Handle SIGTERM like Ctrl-C, so that open requests are saved.
             await asyncio.wait_for(caught(signal.SIGTERM).get(), seconds)
     return Answer(data=None, is_printed=True)
+
+
+def _announce(call: Call, url: str, settings: "GatewaySettings", log: str) -> None:
+    """Print or log where the gateway listens, and where it sends requests."""
+    data = {
+        "url": url,
+        "openai": settings.openai,
+        "anthropic": settings.anthropic,
+        "google": settings.google,
+        "resource": settings.resource,
+        "token": bool(settings.access),
+        "resources": sorted(set(settings.tokens.values())),
+    }
+    if log == "json":
+        _log.info("The gateway listens on %s", url, extra={VALUES: data})
+    elif call.as_json:
+        print_json(data)
+    else:
+        show(fields(_addresses(url, settings)))
 
 
 def _addresses(url: str, settings: "GatewaySettings") -> list[tuple[str, str]]:
