@@ -14,6 +14,7 @@ from memolog.apps.demo.play import Demo
 from memolog.apps.demo.screen import Screen
 from memolog.apps.ui import Listening, UiSettings, serve
 from ui.browser import Watched, started, visiting
+from ui.worked import worked
 
 TOKEN = "a-token-of-the-tests-0123456789"
 
@@ -36,6 +37,12 @@ async def demo(tmp_path_factory: pytest.TempPathFactory) -> str:
     path: Path = tmp_path_factory.mktemp("demo") / "demo.db"
     await Demo(str(path), Screen(quiet=True)).play()
     return str(path)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def used(demo: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the path of a copy of the demo's database with tasks, working memory and costs. Tests only read it."""
+    return await worked(demo, str(tmp_path_factory.mktemp("used") / "used.db"))
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from memolog.apps.network import check_token, is_loopback, open_socket, serving, url_of
-from memolog.apps.ui import context, live, overview, search, thread
+from memolog.apps.ui import context, doctor, live, overview, search, tasks, thread, working_memory
 from memolog.apps.ui.guard import STATIC, TOKEN, App, Guard, Refusal, UiSettings
 from memolog.apps.ui.view import Endpoint, Page, Ui, address, show
 from memolog.errors import ConfigError, InputError, MemologError, NotFound, StoreBusy
@@ -38,7 +38,16 @@ _WORDS: Final = {
 # Seconds that open requests have at the end.
 _GRACE: Final = 5
 
-PAGES: Final[tuple[Page, ...]] = (*overview.PAGES, *thread.PAGES, *context.PAGES, *search.PAGES, *live.PAGES)
+PAGES: Final[tuple[Page, ...]] = (
+    *overview.PAGES,
+    *search.PAGES,
+    *doctor.PAGES,
+    *tasks.PAGES,
+    *working_memory.PAGES,
+    *thread.PAGES,
+    *context.PAGES,
+    *live.PAGES,
+)
 """All pages, in the order of the navigation."""
 
 

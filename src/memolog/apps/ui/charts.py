@@ -4,14 +4,18 @@ Colours come from classes of the style sheet, so that drawings follow light and 
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from markupsafe import Markup
 
-from memolog.apps.ui.formats import brief, dollars, number
+from memolog.apps.ui.formats import brief, cut, dollars, number
 
 _WIDTH: Final = 100
 _HEIGHT: Final = 8
+# The boxes of a graph, and from the beginning of one to the next, in pixels.
+_BOX_X, _BOX_Y, _STEP_X, _STEP_Y = 240, 48, 290, 62
+_BOX_LETTERS: Final = 29
 # Background work starts at four fifths of a limit.
 _HIGH: Final = 0.8
 
@@ -96,11 +100,65 @@ def lines(series: Sequence[tuple[str, Sequence[float]]], *, label: str, width: i
     ).format(width, height, f"{label}; the most is {brief(most)}", drawn, width, height, height)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A box of a graph, which leads to a page. `kind` is its class in the style sheet."""
+
+    key: str
+    name: str
+    title: str
+    kind: str
+    href: str
+
+
+def graph(nodes: Sequence[Node], edges: Sequence[tuple[str, str]], *, label: str) -> Markup:
+    """Return boxes with arrows between them. Every arrow leads to the right, because a box stands behind all before it."""
+    known = {node.key for node in nodes}
+    arrows = [(one, other) for one, other in dict.fromkeys(edges) if one in known and other in known]
+    level = dict.fromkeys([node.key for node in nodes], 0)
+    # As many rounds as boxes are enough for the longest chain, and end also if there is a circle.
+    for _ in nodes:
+        moved = {other: max(level[one] + 1, level[other]) for one, other in sorted(arrows, key=lambda a: level[a[0]])}
+        if all(level[key] == value for key, value in moved.items()):
+            break
+        level |= moved
+    places: dict[str, tuple[int, int]] = {}
+    filled: dict[int, int] = {}
+    for node in sorted(nodes, key=lambda node: level[node.key]):
+        column = level[node.key]
+        row = filled.get(column, 0)
+        places[node.key], filled[column] = (column * _STEP_X, row * _STEP_Y), row + 1
+    width = max((x for x, _ in places.values()), default=0) + _BOX_X
+    height = max((y for _, y in places.values()), default=0) + _BOX_Y
+    drawn = Markup()
+    for one, other in arrows:
+        (x1, y1), (x2, y2) = places[one], places[other]
+        x1, y1, y2, half = x1 + _BOX_X, y1 + _BOX_Y // 2, y2 + _BOX_Y // 2, (_STEP_X - _BOX_X) // 2
+        drawn += Markup('<path class="arrow" d="M{},{} C{},{} {},{} {},{}" marker-end="url(#head)"/>').format(
+            x1, y1, x1 + half, y1, x2 - half, y2, x2 - 7, y2
+        )
+    for node in nodes:
+        x, y = places[node.key]
+        drawn += Markup(
+            '<a href="{}"><title>{}</title><rect class="box {}" x="{}" y="{}" width="{}" height="{}" rx="7"/>'
+            '<text class="name" x="{}" y="{}">{}</text><text x="{}" y="{}">{}</text></a>'
+        ).format(
+            node.href, cut(node.title), node.kind, x + 1, y + 1, _BOX_X - 2, _BOX_Y - 2,
+            x + 12, y + 19, node.name, x + 12, y + 37, cut(node.title, _BOX_LETTERS),
+        )  # fmt: skip
+    return Markup(
+        '<svg class="graph" width="{}" height="{}" viewBox="0 0 {} {}" role="group" aria-label="{}"><defs><marker id="head"'
+        ' viewBox="0 0 8 8" refX="1" refY="4" markerWidth="8" markerHeight="8" orient="auto"><path d="M0,0 L8,4 L0,8 z"/>'
+        "</marker></defs>{}</svg>"
+    ).format(width, height, width, height, label, drawn)
+
+
 CHARTS: Final[dict[str, Callable[..., Any]]] = {
     "as_brief": brief,
     "as_dollars": dollars,
     "bar": bar,
     "columns": columns,
+    "draw_graph": graph,
     "lines": lines,
     "parts": parts,
 }

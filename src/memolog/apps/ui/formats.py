@@ -110,6 +110,12 @@ def marked(snippet: str) -> Markup:
     return Markup(str(escaped).replace("«", "<mark>").replace("»", "</mark>"))  # noqa: S704 - escaped above
 
 
+def changed(diff: str) -> list[tuple[str, str]]:
+    """Return the lines of a difference in the form of `diff -u`, each with its kind: add, cut, place or same."""
+    kinds = {"+": "add", "-": "cut", "@": "place"}
+    return [(kinds.get(line[:1], "same"), plain(line)) for line in diff.splitlines()[2:]]
+
+
 def as_json(value: object) -> str:
     """Return a value as JSON on one line."""
     return dumps(encode(value))
@@ -118,6 +124,7 @@ def as_json(value: object) -> str:
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "ago": ago,
     "brief": brief,
+    "changed": changed,
     "clock": clock,
     "counted": counted,
     "cut": cut,

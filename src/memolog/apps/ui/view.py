@@ -71,15 +71,16 @@ def memory_of(request: Request) -> Memory:
 
 def resource_of(request: Request) -> Resource:
     """Return the resource of the address. Raise InputError if the address has none."""
-    return memory_of(request).resource(_named(request, "resource"))
+    return memory_of(request).resource(named(request, "resource"))
 
 
 def thread_of(request: Request) -> Thread:
     """Return the thread of the address. Raise InputError if the address has none."""
-    return memory_of(request).thread(_named(request, "thread"), resource=_named(request, "resource"))
+    return memory_of(request).thread(named(request, "thread"), resource=named(request, "resource"))
 
 
-def _named(request: Request, name: str) -> str:
+def named(request: Request, name: str) -> str:
+    """Return a parameter of the address. Raise InputError if it is missing."""
     value = request.query_params.get(name)
     if not value:
         raise InputError(f"The address names no {name}.", then="Choose one on the overview.")
