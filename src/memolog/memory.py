@@ -47,12 +47,12 @@ from memolog.events import Bus, Event, new_generation_event
 from memolog.items.calls import Items
 from memolog.log.due import WaitingLog, WaitingThread, Why
 from memolog.log.inspection import LogPage, Origin, ResourceSummary, ThreadSummary, UsageDay
-from memolog.log.journal import ContextRecord, StoredEvent
+from memolog.log.journal import ContextRecord, RequestSize, StoredEvent
 from memolog.log.render import Log, reading_order
 from memolog.log.snapshot import OTHER_ROWS, GroupRow, Snapshot
 from memolog.log.state import Asked
 from memolog.log.status import Status, status_of
-from memolog.log.usage import UsageLine
+from memolog.log.usage import ThreadUsage, UsageLine
 from memolog.messages.branches import Again, Branch, Rewound
 from memolog.messages.provider_messages import Given, messages_in
 from memolog.observer.extractors import Extractor
@@ -298,6 +298,14 @@ class Thread(_Handle):
         if after is None:
             return await journal.newest_contexts(self.resource, self.id, limit=limit)
         return await journal.contexts(self.resource, self.id, after=after, limit=limit)
+
+    async def sizes(self, *, before: int | None = None, limit: int = 200) -> tuple[RequestSize, ...]:
+        """Return the tokens of the newest requests, oldest first, each with the tokens that it would have without a memory.
+
+        For earlier requests, pass the lowest number as `before`.
+        """
+        journal = (await self._connection.open()).store.journal
+        return await journal.sizes(self.resource, self.id, before=before, limit=limit)
 
     async def _groups_at(self, components: Components, generation: int | None) -> tuple[Snapshot, Sequence[GroupRow]]:
         config, logs = await components.config_for(self.resource), components.store.logs
@@ -940,18 +948,42 @@ class Resource(_Handle):
         components = await self._connection.open()
         return await components.store.ledger.lines(self.id, thread=thread, task=task, since=since)
 
+    async def usage_by_thread(self, *, since: datetime | None = None, limit: int = 50) -> tuple[ThreadUsage, ...]:
+        """Return the usage of the threads that cost the most, the most expensive first.
+
+        An entry without a thread is the usage outside of threads and of forgotten threads.
+        """
+        components = await self._connection.open()
+        return await components.store.ledger.by_thread(self.id, since=since, limit=limit)
+
     async def config(self) -> Config:
         """Return the configuration of the `Memory`, completed with the settings that are stored with this resource."""
         return await (await self._connection.open()).config_for(self.id)
 
     async def journal(
-        self, *, thread: str | None = None, after: int | None = None, limit: int = 1_000
+        self,
+        *,
+        thread: str | None = None,
+        after: int | None = None,
+        before: int | None = None,
+        kinds: Collection[str] | str = (),
+        limit: int = 1_000,
     ) -> tuple[StoredEvent, ...]:
-        """Return stored events of all processes, oldest first: the events after number `after`, or by default the newest."""
+        """Return stored events of all processes, oldest first: the events after number `after`, or by default the newest.
+
+        The newest may be limited to those before number `before`, and to some `kinds`, such as "Decided".
+        """
         journal = (await self._connection.open()).store.journal
         if after is None:
-            return await journal.newest(self.id, thread=thread, limit=limit)
+            named = (kinds,) if isinstance(kinds, str) else tuple(kinds)
+            return await journal.newest(self.id, thread=thread, before=before, kinds=named, limit=limit)
+        if before is not None or kinds:
+            raise InputError("`after` cannot be combined with `before` or `kinds`.", then="Pass only one of them.")
         return await journal.events(self.id, thread=thread, after=after, limit=limit)
+
+    async def runs(self, *, limit: int = 100) -> tuple[Run, ...]:
+        """Return the runs of the observer and the reflector over all threads, the newest first. See `Thread.runs`."""
+        return await (await self._connection.open()).store.runs.list(self.id, limit=limit)
 
     async def revision(self) -> tuple[int, ...]:
         """Return a tuple of numbers that differs after every change of this resource. Compare it to detect changes."""

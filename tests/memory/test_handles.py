@@ -215,11 +215,22 @@ async def test_looking_after_a_resource(address: str, clock: FakeClock) -> None:
         await thread.observe()
         lines = await alice.usage_by_model(thread="t1")
         assert {line.model: line.total.input_tokens for line in lines if line.kind == "turn"} == {"gpt": 7}
+        (used,) = await alice.usage_by_thread()
+        assert (used.thread, used.total) == ("t1", await alice.usage())
         assert (await alice.config()).observation.message_tokens == 1_000
         events = await alice.journal(thread="t1")
         assert "RunEnded" in {event.kind for event in events}
         assert await alice.journal(limit=1) == events[-1:]
         assert await alice.journal(after=events[-2].number) == events[-1:]
+        assert await alice.journal(before=events[-1].number) == events[:-1]
+        assert {event.kind for event in await alice.journal(kinds="RunEnded")} == {"RunEnded"}
+        assert await alice.runs() == await thread.runs()
+        (size,) = await thread.sizes()
+        assert (size.number, size.whole) == (
+            1,
+            sum(message.tokens for message in (await thread.messages(limit=1)).items),
+        )
+        assert await thread.sizes(before=1) == ()
         assert "<observations" in (await alice.pack(thread="t1", tokens=1_000)).text
         assert (await memory.resource("bob").pack()).text == ""
         assert await alice.task_lines() == ()

@@ -18,6 +18,11 @@ PATHS = [
     f"/task?resource={RESOURCE}&task=T-3",
     f"/task?resource={RESOURCE}&task=T-7",
     f"/working-memory?resource={RESOURCE}&old=1",
+    f"/cost?resource={RESOURCE}",
+    f"/cost?resource={RESOURCE}&thread=api&of=thread&days=7",
+    f"/why?resource={RESOURCE}",
+    f"/time?resource={RESOURCE}&thread=api&old=1&new=2",
+    f"/time?resource={RESOURCE}&thread=api&at=2026-03-06T12:00",
     f"/doctor?resource={RESOURCE}&check=yes",
 ]
 
@@ -86,3 +91,20 @@ async def test_the_doctor_looks_only_when_asked(page: Watched) -> None:
     await page.page.click("main button")
     await page.page.wait_for_url("**check=yes**")
     assert "healthy" in await page.page.inner_text("main")
+
+
+async def test_the_log_is_compared_between_generations_and_shown_as_it_was(page: Watched) -> None:
+    """A mark on the time line leads to what its generation changed. A date shows the log of that date, without later lines."""
+    await page.open(f"/time?resource={RESOURCE}&thread=api")
+    assert await page.page.locator("polyline").count() == 2
+    assert await page.page.locator(".timeline circle").count() > 3
+    await page.page.locator(".timeline a").nth(1).click()
+    await page.page.wait_for_url("**old=1&new=2")
+    assert await page.page.locator(".diff .add").count() > 0
+    assert await page.page.locator(".diff .cut").count() > 0
+    await page.page.fill("[name=at]", "2026-03-06T12:00")
+    await page.page.click("button:has-text('Show')")
+    await page.page.wait_for_url("**at=**")
+    then = await page.page.inner_text("main .card >> nth=0")
+    assert "Date: 2026-03-0" in then
+    assert "Date: 2026-03-09" not in then

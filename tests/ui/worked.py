@@ -3,6 +3,7 @@
 import shutil
 
 from memolog import Memory
+from memolog.core.run import Usage
 
 RESOURCE, THREAD = "mira", "api"
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)> </div>\"'&amp; \u202egnitirw"
@@ -23,6 +24,11 @@ async def worked(demo: str, path: str) -> str:
         messages = (await resource.thread(THREAD).messages(after=3, limit=3)).items
         await tasks.attach(server.id, [message.id for message in messages], thread=THREAD)
         await tasks.claim(backup.id)
+        async with resource.thread(THREAD).turn() as turn:
+            await turn.prepare(f"What does a {HOSTILE} cost?")
+            await turn.record(
+                "20 cents.", usage=Usage(model="<b>model</b>", input_tokens=1_200, output_tokens=40, cost=0.0125)
+            )
         document = resource.working_memory()
         await document.replace("# Library\n\n- Late fee: 50 cents a day\n- Closed on Mondays\n", who="mira")
         await document.edit_section("Library", "- Late fee: 20 cents a day\n- Closed on Mondays", who="agent")

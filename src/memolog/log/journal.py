@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from memolog.core.clock import from_micros, to_micros
 from memolog.core.exact_json import JsonObject, dumps, loads
-from memolog.db.engine import Calls, writes
+from memolog.db.engine import Calls, reads, writes
 from memolog.db.queries import Row, Script, load_queries
-from memolog.db.scope import check_ids, check_limit, check_number, check_optional_ids, clamp
+from memolog.db.scope import LAST, check_ids, check_limit, check_number, check_optional_ids, clamp
 from memolog.errors import MemologError, NotFound
 from memolog.events import Bus, Degraded, Event
 
@@ -44,6 +45,16 @@ class ContextRecord:
     record: JsonObject
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestSize:
+    """The tokens of one request, and of the whole conversation up to it, which it would have without a memory."""
+
+    number: int
+    at: datetime
+    tokens: int
+    whole: int
+
+
 class Journal(Calls):
     """Stores and reads events and context records. Every call is for one resource."""
 
@@ -73,13 +84,28 @@ class Journal(Calls):
             q.list_events(resource=resource, thread=thread, after=after, limit=limit), _event
         )
 
-    async def newest(self, resource: str, *, thread: str | None = None, limit: int = 10) -> tuple[StoredEvent, ...]:
-        """Return the newest events, oldest first."""
+    async def newest(
+        self,
+        resource: str,
+        *,
+        thread: str | None = None,
+        before: int | None = None,
+        kinds: Sequence[str] = (),
+        limit: int = 10,
+    ) -> tuple[StoredEvent, ...]:
+        """Return the newest events, oldest first: those before number `before`, and only those of some kinds."""
         check_ids(resource=resource)
         check_limit(limit)
         check_optional_ids(thread=thread)
-        newest = await self.engine.fetch(q.newest_events(resource=resource, thread=thread, limit=limit), _event)
-        return newest[::-1]
+        step = q.newest_events(
+            resource=resource,
+            thread=thread,
+            before=LAST if before is None else check_number("before", before),
+            any_kind=int(not kinds),
+            kinds=list(kinds),
+            limit=limit,
+        )
+        return (await self.engine.fetch(step, _event))[::-1]
 
     async def pulse(self, resource: str) -> tuple[int, ...]:
         """Return a tuple of numbers that differs after every change of the resource."""
@@ -133,6 +159,36 @@ class Journal(Calls):
         check_limit(limit)
         step = logs.newest_contexts(resource=resource, thread=thread, limit=limit)
         return (await self.engine.fetch(step, _record))[::-1]
+
+    @reads
+    def sizes(self, resource: str, thread: str, *, before: int | None, limit: int) -> Script[tuple[RequestSize, ...]]:
+        """Return the sizes of the newest requests of a thread before number `before`, oldest first."""
+        check_ids(resource=resource, thread=thread)
+        check_limit(limit)
+        bound = LAST if before is None else check_number("before", before)
+        rows = yield logs.contexts_before(resource=resource, thread=thread, before=bound, limit=limit)
+        records = [_record(row) for row in rows][::-1]
+        # The record of a request that could not read the database has no sizes.
+        sized = [(one, int(one.record["last"])) for one in records if "tokens" in one.record and "last" in one.record]
+        if not sized:
+            return ()
+        first, last = min(seq for _, seq in sized), max(seq for _, seq in sized)
+        whole: int = (yield logs.tokens_up_to(resource=resource, thread=thread, seq=first))[0].tokens
+        sums = {first: whole}
+        for row in (yield logs.tokens_between(resource=resource, thread=thread, first=first, last=last)):
+            whole += row.tokens
+            sums[row.seq] = whole
+        known = sorted(sums)
+        return tuple(
+            RequestSize(
+                number=one.number,
+                at=one.at,
+                tokens=sum(one.record["tokens"]),
+                # A withdrawn message has no sum of its own.
+                whole=sums[known[bisect_right(known, seq) - 1]],
+            )
+            for one, seq in sized
+        )
 
 
 def _event(row: Row) -> StoredEvent:

@@ -15,7 +15,7 @@ from memolog.core.run import USAGE_KINDS, Calibration, Usage, UsageTotal
 from memolog.db.engine import TimedCalls, reads, writes
 from memolog.db.queries import Row, Script, Step, load_queries
 from memolog.db.rows import NANO
-from memolog.db.scope import FIRST, check_ids, check_number, check_optional_ids
+from memolog.db.scope import FIRST, check_ids, check_limit, check_number, check_optional_ids
 from memolog.errors import InputError
 from memolog.text.tokens import learn
 
@@ -33,6 +33,14 @@ class UsageLine:
 
     kind: str
     model: str
+    total: UsageTotal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadUsage:
+    """The usage of one thread. `thread` is None for requests outside of threads, and for those of forgotten threads."""
+
+    thread: str | None
     total: UsageTotal
 
 
@@ -77,6 +85,15 @@ class Ledger(TimedCalls):
         start = FIRST if since is None else to_micros(since)
         step = q.sum_usage(resource=resource, thread=thread, task=task, since=start)
         return await self.engine.fetch(step, _line)
+
+    async def by_thread(
+        self, resource: str, *, since: datetime | None = None, limit: int = 50
+    ) -> tuple[ThreadUsage, ...]:
+        """Return the usage of the threads that cost the most."""
+        check_ids(resource=resource)
+        start = FIRST if since is None else to_micros(since)
+        step = q.sum_by_thread(resource=resource, since=start, limit=check_limit(limit))
+        return await self.engine.fetch(step, lambda row: ThreadUsage(thread=row.thread, total=_total(row)))
 
     async def total(
         self,
@@ -180,8 +197,12 @@ def usage_step(resource: str, usage: Usage, run: str | None, at: int) -> Step:
 
 
 def _line(row: Row) -> UsageLine:
+    return UsageLine(kind=row.kind, model=row.model, total=_total(row))
+
+
+def _total(row: Row) -> UsageTotal:
     counts = {name: int(getattr(row, name)) for name in ("requests", *_COUNTS)}
-    return UsageLine(kind=row.kind, model=row.model, total=UsageTotal(cost=int(row.cost) / NANO, **counts))
+    return UsageTotal(cost=int(row.cost) / NANO, **counts)
 
 
 def _known_calibration(resource: str, name: str) -> Script[Calibration]:

@@ -18,7 +18,20 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from memolog.apps.network import check_token, is_loopback, open_socket, serving, url_of
-from memolog.apps.ui import context, doctor, live, overview, search, tasks, thread, working_memory
+from memolog.apps.ui import (
+    context,
+    correct,
+    cost,
+    doctor,
+    live,
+    overview,
+    search,
+    tasks,
+    timeline,
+    thread,
+    why,
+    working_memory,
+)
 from memolog.apps.ui.guard import STATIC, TOKEN, App, Guard, Refusal, UiSettings
 from memolog.apps.ui.view import Endpoint, Page, Ui, address, show
 from memolog.errors import ConfigError, InputError, MemologError, NotFound, StoreBusy
@@ -42,10 +55,14 @@ PAGES: Final[tuple[Page, ...]] = (
     *overview.PAGES,
     *search.PAGES,
     *doctor.PAGES,
+    *why.PAGES,
     *tasks.PAGES,
     *working_memory.PAGES,
+    *cost.PAGES,
     *thread.PAGES,
     *context.PAGES,
+    *timeline.PAGES,
+    *correct.PAGES,
     *live.PAGES,
 )
 """All pages, in the order of the navigation."""

@@ -153,6 +153,28 @@ def graph(nodes: Sequence[Node], edges: Sequence[tuple[str, str]], *, label: str
     ).format(width, height, width, height, label, drawn)
 
 
+def timeline(marks: Sequence[tuple[float, str, str, str]], *, label: str, width: int = 900, height: int = 64) -> Markup:
+    """Return marks on a line. A mark has its place from 0 to 1, its class, its words, and its link or nothing."""
+    drawn = Markup()
+    middle, room = height / 2, width - 24
+    for place, kind, words, href in marks:
+        x = 12 + place * room
+        shape = (
+            Markup(
+                '<rect class="mark {}" x="{:.1f}" y="{}" width="5" height="{}" rx="2"><title>{}</title></rect>'
+            ).format(kind, x - 2.5, middle - 20, 40, words)
+            if href
+            else Markup('<circle class="mark {}" cx="{:.1f}" cy="{}" r="4"><title>{}</title></circle>').format(
+                kind, x, middle, words
+            )
+        )
+        drawn += Markup('<a href="{}" aria-label="{}">{}</a>').format(href, words, shape) if href else shape
+    return Markup(
+        '<svg class="plot timeline" viewBox="0 0 {} {}" role="group" aria-label="{}">'
+        '<line class="axis" x1="0" x2="{}" y1="{}" y2="{}"/>{}</svg>'
+    ).format(width, height, label, width, middle, middle, drawn)
+
+
 CHARTS: Final[dict[str, Callable[..., Any]]] = {
     "as_brief": brief,
     "as_dollars": dollars,
@@ -161,5 +183,6 @@ CHARTS: Final[dict[str, Callable[..., Any]]] = {
     "draw_graph": graph,
     "lines": lines,
     "parts": parts,
+    "timeline": timeline,
 }
 """The functions that templates may call."""

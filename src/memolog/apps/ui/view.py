@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
@@ -87,6 +87,20 @@ def named(request: Request, name: str) -> str:
     return value
 
 
+async def form_of(request: Request) -> dict[str, str]:
+    """Return the fields of a form that was sent. Line ends are those of Unix, as in what is stored."""
+    body = (await request.body()).decode("utf-8", "replace")
+    return {name: value.replace("\r\n", "\n") for name, value in parse_qsl(body, keep_blank_values=True)}
+
+
+def field_of(form: Mapping[str, str], name: str) -> str:
+    """Return a field of a form. Raise InputError if it is missing or empty."""
+    value = form.get(name, "").strip()
+    if not value:
+        raise InputError(f"The field `{name}` is empty.", then="Go back and fill it in.")
+    return value
+
+
 def number_of(request: Request, name: str) -> int | None:
     """Return a whole number of the address, or None if it is missing. Raise InputError for anything else."""
     value = request.query_params.get(name)
@@ -144,6 +158,10 @@ def _navigation(ui: Ui, subjects: Mapping[str, str], path: str) -> list[dict[str
                 }
             )
     return entries
+
+
+WHO: Final = "inspector"
+"""The author of what people change on a page, as it stands in histories."""
 
 
 def see(path: str, **parameters: object) -> Response:

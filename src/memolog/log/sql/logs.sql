@@ -468,6 +468,21 @@ WHERE t.resource = :resource AND t.id = :thread
 ORDER BY c.number DESC
 LIMIT :limit
 
+-- contexts_before --
+{select_contexts}
+WHERE t.resource = :resource AND t.id = :thread AND c.number < :before
+ORDER BY c.number DESC
+LIMIT :limit
+
+-- tokens_up_to --
+SELECT CAST(COALESCE(SUM(m.tokens), 0) AS BIGINT) AS tokens FROM messages m JOIN threads t ON t.pk = m.thread_pk
+WHERE t.resource = :resource AND t.id = :thread AND m.seq <= :seq AND m.state = 'live'
+
+-- tokens_between --
+SELECT m.seq, m.tokens FROM messages m JOIN threads t ON t.pk = m.thread_pk
+WHERE t.resource = :resource AND t.id = :thread AND m.seq > :first AND m.seq <= :last AND m.state = 'live'
+ORDER BY m.seq
+
 -- groups_by_id --
 {select_groups}, 1 AS position FROM groups g
 WHERE g.log_pk = :log_pk AND g.id IN (:groups[])

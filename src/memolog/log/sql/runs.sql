@@ -121,7 +121,8 @@ LIMIT :limit
 
 -- newest_events --
 {select_events}
-WHERE e.resource = :resource AND (CAST(:thread AS TEXT) IS NULL OR t.id = :thread)
+WHERE e.resource = :resource AND e.pk < :before AND (CAST(:thread AS TEXT) IS NULL OR t.id = :thread)
+  AND (:any_kind = 1 OR e.kind IN (:kinds[]))
 ORDER BY e.pk DESC
 LIMIT :limit
 

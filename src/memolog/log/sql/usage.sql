@@ -29,6 +29,17 @@ WHERE u.resource = :resource AND u.at >= :since
 GROUP BY u.kind, u.model
 ORDER BY u.kind, u.model
 
+-- sum_by_thread --
+-- The usage of each thread, the most expensive first. Requests outside of threads have no thread.
+SELECT t.id AS thread, COUNT(*) AS requests, SUM(u.input_tokens) AS input_tokens, SUM(u.output_tokens) AS output_tokens,
+  SUM(u.cache_read_tokens) AS cache_read_tokens, SUM(u.cache_write_tokens) AS cache_write_tokens, SUM(u.cost) AS cost
+FROM usage u
+LEFT JOIN threads t ON t.pk = u.thread_pk
+WHERE u.resource = :resource AND u.at >= :since
+GROUP BY t.id
+ORDER BY SUM(u.cost) DESC, SUM(u.input_tokens + u.output_tokens) DESC, t.id
+LIMIT :limit
+
 -- sum_spent --
 -- The sum of all resources, because the budget is a limit for the whole database.
 SELECT COALESCE(SUM(u.cost), 0) AS cost FROM usage u WHERE u.kind IN ('observe', 'reflect')
