@@ -1281,7 +1281,7 @@ class Memory:
 
     async def held(self) -> HeldRuns | None:
         """Return the runs of all resources that a process has claimed, or None. `memolog worker` calls it."""
-        components = await self._connection.open_to_write()
+        components = await self._connection.open()
         return await components.store.due.held(self.clock.now())
 
     def start_no_more(self) -> None:

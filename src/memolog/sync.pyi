@@ -28,11 +28,11 @@ from memolog.core.thread import ThreadInfo, Unchanged
 from memolog.db.scope import Page
 from memolog.events import Event
 from memolog.log.inspection import LogPage, Origin, ResourceSummary, ThreadSummary, UsageDay
-from memolog.log.journal import ContextRecord, StoredEvent
+from memolog.log.journal import ContextRecord, RequestSize, StoredEvent
 from memolog.log.render import Log
 from memolog.log.snapshot import GroupRow
 from memolog.log.status import Status
-from memolog.log.usage import UsageLine
+from memolog.log.usage import ThreadUsage, UsageLine
 from memolog.memory import Form, Memory, Route
 from memolog.messages.branches import Branch
 from memolog.messages.provider_messages import Given
@@ -461,6 +461,11 @@ class SyncThread:
 
         `seen` rebuilds the context of a record from its number.
         """
+    def sizes(self, *, before: int | None = None, limit: int = 200) -> tuple[RequestSize, ...]:
+        """Return the tokens of the newest requests, oldest first, each with the tokens that it would have without a memory.
+
+        For earlier requests, pass the lowest number as `before`.
+        """
     def export_markdown(self, target: str | os.PathLike[str] | None = None, *, overwrite: bool = False) -> str:
         """Return the log as Markdown for people: the observations by date, with their sources.
 
@@ -701,12 +706,28 @@ class SyncResource:
         self, *, thread: str | None = None, task: str | None = None, since: datetime | None = None
     ) -> tuple[UsageLine, ...]:
         """Return the usage as `usage` does, but one line for each kind of work and each model."""
+    def usage_by_thread(self, *, since: datetime | None = None, limit: int = 50) -> tuple[ThreadUsage, ...]:
+        """Return the usage of the threads that cost the most, the most expensive first.
+
+        An entry without a thread is the usage outside of threads and of forgotten threads.
+        """
     def config(self) -> Config:
         """Return the configuration of the `Memory`, completed with the settings that are stored with this resource."""
     def journal(
-        self, *, thread: str | None = None, after: int | None = None, limit: int = 1000
+        self,
+        *,
+        thread: str | None = None,
+        after: int | None = None,
+        before: int | None = None,
+        kinds: Collection[str] | str = (),
+        limit: int = 1000,
     ) -> tuple[StoredEvent, ...]:
-        """Return stored events of all processes, oldest first: the events after number `after`, or by default the newest."""
+        """Return stored events of all processes, oldest first: the events after number `after`, or by default the newest.
+
+        The newest may be limited to those before number `before`, and to some `kinds`, such as "Decided".
+        """
+    def runs(self, *, limit: int = 100) -> tuple[Run, ...]:
+        """Return the runs of the observer and the reflector over all threads, the newest first. See `Thread.runs`."""
     def revision(self) -> tuple[int, ...]:
         """Return a tuple of numbers that differs after every change of this resource. Compare it to detect changes."""
     def message(self, id: str, *, thread: str | None = None) -> tuple[Message, ...]:

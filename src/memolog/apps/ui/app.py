@@ -27,8 +27,8 @@ from memolog.apps.ui import (
     overview,
     search,
     tasks,
-    timeline,
     thread,
+    timeline,
     why,
     working_memory,
 )

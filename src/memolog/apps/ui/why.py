@@ -10,7 +10,7 @@ from memolog.apps.ui.formats import brief, counted, cut, dollars
 from memolog.apps.ui.view import Page, memory_of, number_of, resource_of, show
 from memolog.errors import InputError
 
-_A_PAGE: Final = 60
+_A_PAGE: Final = 40
 _RUNS: Final = 12
 # What a person looks for, and the kinds of stored events that answer it.
 _KINDS: Final[dict[str, tuple[str, ...]]] = {
@@ -26,6 +26,23 @@ _KINDS: Final[dict[str, tuple[str, ...]]] = {
         "Windows",
         "Trimmed",
     ),
+}
+_NAMES: Final = {
+    "Activated": "activated",
+    "CompactionMade": "compacted",
+    "Decided": "decided",
+    "GenerationMade": "new generation",
+    "HintsChanged": "new hints",
+    "Recovered": "recovered",
+    "RunEnded": "run ended",
+    "RunFailed": "run failed",
+    "RunStarted": "run began",
+    "SettingsChanged": "new settings",
+    "TitleChanged": "new title",
+    "Trimmed": "trimmed",
+    "Windows": "sizes",
+    "Withdrawn": "withdrawn",
+    "WorkingMemoryChanged": "working memory",
 }
 _BAD: Final = frozenset({"RunFailed", "Recovered", "Trimmed"})
 _GOOD: Final = frozenset({"RunEnded", "Activated", "GenerationMade"})
@@ -51,7 +68,7 @@ async def why(request: Request) -> Response:
         "held": await memory.held(),
         "kinds": tuple(_KINDS),
         "kind": kind,
-        "names": {"RunStarted": "run began", "RunEnded": "run ended", "RunFailed": "run failed", "Decided": "decided"},
+        "names": _NAMES,
     }
     return show(request, "why.html", **values)
 
