@@ -68,6 +68,23 @@ async def test_an_observation_is_corrected_retracted_and_reinstated(desk: Desk) 
     assert line.id not in {one.id for one in await desk.memory.thread(THREAD, resource=RESOURCE).log()}
 
 
+async def test_from_a_belief_to_its_correction(desk: Desk) -> None:
+    """Who wonders why the agent believes something needs a search, two clicks and the right words."""
+    page = desk.watched.page
+    await desk.watched.open("/")
+    await page.fill("#q", "late fee never more than 8 euros")
+    await page.press("#q", "Enter")
+    await page.click("text=correct it >> nth=0")
+    await page.wait_for_url("**/observation?**")
+    assert "late fee" in (await page.inner_text(".statement")).lower()
+    assert "8 euros" in await page.inner_text(".quote >> nth=0")
+    await page.fill("[name=text]", "The late fee is capped at 10 euros a loan.")
+    await page.click("button:has-text('Correct')")
+    await page.wait_for_selector(".statement:has-text('10 euros')")
+    context = await desk.memory.thread(THREAD, resource=RESOURCE).context()
+    assert "capped at 10 euros" in context.system
+
+
 async def test_forgetting_shows_what_goes_and_wants_its_name(desk: Desk) -> None:
     """A wrong name forgets nothing. The right one forgets the thread, with everything made from it."""
     watched, page = desk.watched, desk.watched.page
