@@ -1,9 +1,13 @@
 """Measure how well search finds LoCoMo turns, LongMemEval turns and sessions, with the public API and the default settings.
 
     make bench-retrieval [ARGS="--engine postgres"]
+    make bench-retrieval ARGS="--embedder http://127.0.0.1:8000/v1#model"
 
 The table also shows the best plain retriever on the same texts, computed in the same execution: BM25 of FTS5 with its stemmer and
 without stop words. The data is not part of the project; `--data` is its folder.
+
+With `--embedder`, each question is also asked by meaning, in the same run. Its value is that of the setting `embedder`. Then the
+half of the questions with which the weight of the meaning was chosen, and the other half, are shown apart.
 
 The questions about changed facts are in `facts/`. Each is about a fact that was stated two or three times in one thread with
 different values, and only the newest statement is right. The questions in `changed_held_back.txt` were written before the ranking
@@ -20,14 +24,17 @@ import random
 import re
 import sqlite3
 import tempfile
+import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
+from zlib import crc32
 
-from memolog import AssistantMessage, Memory, NewMessage, UserMessage
+from memolog import AssistantMessage, Config, Memory, NewMessage, UserMessage
+from memolog.core.config import SemanticConfig
 from table import table
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -80,6 +87,11 @@ class Question:
     turns: frozenset[str]
     sessions: frozenset[str] = frozenset()
     asked: datetime | None = None
+
+    @property
+    def half(self) -> int:
+        """Return the half of the questions to which this one belongs, 0 or 1."""
+        return crc32(self.text.encode()) % 2
 
 
 @dataclass(slots=True, kw_only=True)
@@ -225,20 +237,45 @@ class Sheet:
     """The figures of all questions of a set."""
 
     rows: list[list[float]] = field(default_factory=list[list[float]])
+    halves: list[int] = field(default_factory=list[int])
+    """The half of each question: 0 if a weight was chosen with it, else 1."""
     firsts: list[str] = field(default_factory=list[str])
 
-    def add(self, ranked: Sequence[str], gold: frozenset[str]) -> None:
+    def add(self, ranked: Sequence[str], gold: frozenset[str], half: int = 0) -> None:
         """Add one question."""
         if gold:
             self.rows.append(scores_of(ranked, gold))
+            self.halves.append(half)
             self.firsts.append(ranked[0] if ranked else "")
 
-    def means(self) -> dict[str, float]:
-        """Return the mean of each figure."""
+    def means(self, half: int | None = None) -> dict[str, float]:
+        """Return the mean of each figure, of all questions or of one half."""
+        rows = [row for row, of in zip(self.rows, self.halves, strict=True) if half is None or of == half]
         return {
-            name: round(sum(column) / len(self.rows), 4)
-            for name, column in zip(SCORES, zip(*self.rows, strict=True), strict=True)
+            name: round(sum(column) / len(rows), 4)
+            for name, column in zip(SCORES, zip(*rows, strict=True), strict=True)
         }
+
+
+@dataclass(slots=True)
+class Costs:
+    """What vectors cost: messages, queries and their time, and bytes."""
+
+    messages: int = 0
+    queries: int = 0
+    making: float = 0.0
+    asking: float = 0.0
+    asking_words: float = 0.0
+    bytes: int = 0
+
+    def lines(self) -> list[str]:
+        """Return the costs for the report."""
+        return [
+            f"{1_000 * self.making / self.messages:.2f} ms a message for its vector, with the time of the embedder",
+            f"{1_000 * self.asking / self.queries:.1f} ms a query by words and meaning, with the time of the embedder",
+            f"{1_000 * self.asking_words / self.queries:.1f} ms a query by words",
+            f"{self.bytes / self.messages:.0f} bytes a message in the file",
+        ]
 
 
 # ---------------------------------------------------------------- ours
@@ -261,16 +298,43 @@ async def fill(memory: Memory, corpus: Corpus) -> None:
         await kit.store.messages.save(corpus.name, session, [message_of(turn) for turn in turns])
 
 
-async def run_ours(address: str, corpus: Corpus, sheets: dict[str, Sheet]) -> None:
-    """Search a corpus through the public face."""
+async def run_ours(address: str, corpus: Corpus, sheets: dict[str, Sheet]) -> float:
+    """Search a corpus through the public face. Return the seconds of all queries."""
     clock = FixedClock(corpus.ends())
     async with Memory(address, clock=clock) as memory:
         await fill(memory, corpus)
         await memory.resource(corpus.name).index()
-        for question in corpus.questions:
-            # Set the clock to the day of the question, because "last week" depends on it.
-            clock.at = question.asked or corpus.ends()
-            await ask(memory, corpus, question, sheets)
+        return await ask_all(memory, clock, corpus, sheets)
+
+
+async def run_by_meaning(address: str, corpus: Corpus, sheets: dict[str, Sheet], embedder: str, costs: Costs) -> None:
+    """Make vectors for a corpus that was searched before, and search it by meaning too."""
+    clock, before = FixedClock(corpus.ends()), _size(address)
+    config = Config(semantic=SemanticConfig(timeout=60))
+    async with Memory(address, clock=clock, embedder=embedder, config=config) as memory:
+        began = time.perf_counter()
+        await memory.resource(corpus.name).index()
+        costs.making += time.perf_counter() - began
+        costs.asking += await ask_all(memory, clock, corpus, sheets)
+    costs.messages += len(corpus.turns)
+    costs.queries += len(corpus.questions) * (3 if corpus.questions[0].sessions else 1)
+    costs.bytes += _size(address) - before
+
+
+def _size(address: str) -> int:
+    """Return the bytes of a SQLite file; 0 for a server."""
+    file = Path(address)
+    return file.stat().st_size if file.is_file() else 0
+
+
+async def ask_all(memory: Memory, clock: FixedClock, corpus: Corpus, sheets: dict[str, Sheet]) -> float:
+    """Search for all questions of a corpus. Return the seconds."""
+    began = time.perf_counter()
+    for question in corpus.questions:
+        # Set the clock to the day of the question, because "last week" depends on it.
+        clock.at = question.asked or corpus.ends()
+        await ask(memory, corpus, question, sheets)
+    return time.perf_counter() - began
 
 
 async def ask(memory: Memory, corpus: Corpus, question: Question, sheets: dict[str, Sheet]) -> None:
@@ -278,14 +342,16 @@ async def ask(memory: Memory, corpus: Corpus, question: Question, sheets: dict[s
     answer = await memory.resource(corpus.name).search(question.text, limit=DEPTH)
     names = [result.id for result in answer.results]
     if not question.sessions:
-        sheets[corpus.turns_set].add(names, question.turns)
+        sheets[corpus.turns_set].add(names, question.turns, question.half)
         return
-    sheets["longmemeval_turns"].add(names, question.turns)
+    sheets["longmemeval_turns"].add(names, question.turns, question.half)
     users = frozenset(turn.name for turn in corpus.turns if turn.role == "user")
     answer = await memory.resource(corpus.name).search(f"{question.text} role:user", limit=DEPTH)
-    sheets["longmemeval_user_turns"].add([result.id for result in answer.results], question.turns & users)
+    names = [result.id for result in answer.results]
+    sheets["longmemeval_user_turns"].add(names, question.turns & users, question.half)
     answer = await memory.resource(corpus.name).search(question.text, limit=DEPTH, by="thread")
-    sheets["longmemeval_sessions"].add([result.thread or "" for result in answer.results], question.sessions)
+    names = [result.thread or "" for result in answer.results]
+    sheets["longmemeval_sessions"].add(names, question.sessions, question.half)
 
 
 # ---------------------------------------------------------------- the baseline
@@ -355,14 +421,26 @@ def database(engine: str) -> Generator[Callable[[str], str]]:
             server.cleanup()
 
 
-async def measure(folder: Path, engine: str) -> tuple[dict[str, Sheet], dict[str, Sheet]]:
+@dataclass(slots=True)
+class Measured:
+    """The scores by words, by meaning too, and of the baseline, and the costs of vectors."""
+
+    ours: dict[str, Sheet] = field(default_factory=lambda: {name: Sheet() for name in SETS})
+    meaning: dict[str, Sheet] = field(default_factory=lambda: {name: Sheet() for name in SETS})
+    plain: dict[str, Sheet] = field(default_factory=lambda: {name: Sheet() for name in SETS})
+    costs: Costs = field(default_factory=Costs)
+
+
+async def measure(folder: Path, engine: str, embedder: str | None) -> Measured:
     """Return the scores of Memolog and of the baseline."""
-    ours, plain = {name: Sheet() for name in SETS}, {name: Sheet() for name in SETS}
+    found = Measured()
     with database(engine) as address:
         for corpus in (*locomo(folder), longmemeval(folder), *changed_facts()):
-            await run_ours(address(corpus.name), corpus, ours)
-            run_plain(corpus, plain)
-    return ours, plain
+            found.costs.asking_words += await run_ours(address(corpus.name), corpus, found.ours)
+            if embedder is not None:
+                await run_by_meaning(address(corpus.name), corpus, found.meaning, embedder, found.costs)
+            run_plain(corpus, found.plain)
+    return found
 
 
 def main() -> None:
@@ -370,18 +448,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure how well search finds messages.")
     parser.add_argument("--data", type=Path, default=DATA, help="the folder with the data sets")
     parser.add_argument("--engine", choices=("sqlite", "postgres"), default="sqlite")
+    parser.add_argument("--embedder", help="search by meaning too, with this model, as in the setting `embedder`")
     parser.add_argument("--firsts", type=Path, help="file for the first result of each question, to compare engines")
     options = parser.parse_args()
-    ours, plain = asyncio.run(measure(options.data, options.engine))
-    lines = [
-        [name, which, *(f"{100 * value:.1f}" for value in sheets[name].means().values())]
+    found = asyncio.run(measure(options.data, options.engine, options.embedder))
+    ours, plain = found.ours, found.plain
+    print(table(["set", "by", *SCORES], [
+        [name, which, *_percent(sheets[name].means())]
         for name in SETS
         for which, sheets in (("memolog", ours), ("baseline", plain))
-    ]
-    print(table(["set", "by", *SCORES], lines))
+    ]))  # fmt: skip
+    if options.embedder:
+        print(table(["set", "half", "by", *SCORES], [
+            [name, half, which, *_percent(sheets[name].means(number))]
+            for name in SETS
+            for half, number in (("chosen with", 0), ("other", 1), ("all", None))
+            for which, sheets in (("words", ours), ("meaning", found.meaning))
+        ]))  # fmt: skip
+        print("\n".join(found.costs.lines()))
     if options.firsts:
         options.firsts.write_text(json.dumps({name: ours[name].firsts for name in SETS}), "utf-8")
     print(json.dumps({name: {**ours[name].means(), "baseline": plain[name].means()} for name in SETS}))
+
+
+def _percent(means: dict[str, float]) -> list[str]:
+    return [f"{100 * value:.1f}" for value in means.values()]
 
 
 if __name__ == "__main__":

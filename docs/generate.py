@@ -29,6 +29,7 @@ SECTIONS = {
     "reflection": "Reflecting",
     "compaction": "Compaction",
     "recall": "Earlier messages by themselves",
+    "semantic": "Search by meaning",
     "retention": "Retention",
 }
 """The heading of each section of the configuration."""

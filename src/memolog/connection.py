@@ -29,13 +29,17 @@ from memolog.log.snapshot import Snapshot
 from memolog.log.usage import Lesson
 from memolog.log.withdrawals import render_again
 from memolog.metrics import meter
+from memolog.observer.embedder_choice import EmbedderSpec, check_embedder, close_embedder, resolve_embedder
 from memolog.observer.extractors import Extractor, Extractors
 from memolog.observer.llm import Observer, observers_of
 from memolog.observer.model import Model, check_model, close_model
 from memolog.observer.model_choice import ModelPair, ModelSpec, models_for
 from memolog.observer.run import RunExecutor
 from memolog.outbox import READING_SETTINGS, Outbox, Pending, Spent
-from memolog.search.background import BackgroundIndexing
+from memolog.search.background import OWN, BackgroundIndexing
+from memolog.search.embedding import Embedder
+from memolog.search.semantic import Around, BackgroundVectors, Semantic
+from memolog.search.vectors import Vectors
 from memolog.store import Store
 from memolog.store import open_store as open_with
 from memolog.text.message_tokens import count_message, file_shares
@@ -84,6 +88,8 @@ class Components:
     outbox: Outbox
     indexer: BackgroundIndexing | None
     """None if the memory is read-only, or if a worker updates the index."""
+    vectors: BackgroundVectors | None = None
+    """None without an embedder, if the memory is read-only, or if a worker makes the vectors."""
     writer: Model | None = None
     """The model that writes summaries of tasks. None if the embedded rules write them."""
     is_embedded: bool = False
@@ -114,6 +120,8 @@ class Components:
             await self.outbox.stop()
             if self.indexer is not None:
                 await self.indexer.close()
+            if self.vectors is not None:
+                await self.vectors.close()
         finally:
             await self.store.close()
         # A turn that is still open may have started a run since `runner.close` was called.
@@ -121,6 +129,8 @@ class Components:
         for model in (models.observe, models.reflect):
             if model is not None:
                 await close_model(model)
+        if self.store.semantic is not None:
+            await close_embedder(self.store.semantic.embedder)
 
     async def config_for(self, resource: str, config: Config | None = None, *, keep: bool = False) -> Config:
         """Return `config` (by default the configuration of the `Memory`), completed with the stored settings of a resource.
@@ -196,6 +206,7 @@ class Connection:
         address: str,
         *,
         model: ModelSpec | None,
+        embedder: EmbedderSpec | None,
         config: Config,
         clock: Clock,
         counter: TokenCounter,
@@ -208,7 +219,7 @@ class Connection:
         self.bus, self.outbox = Bus(clock), Outbox()
         self.open_turns: Counter[str] = Counter()
         """How often each turn is open in this process, by id. A continued turn may be open more than once."""
-        self._model, self._chance = model, chance
+        self._model, self._embedder, self._chance = model, embedder, chance
         self._extractors = Extractors(extractors)
         self._models = ModelPair(observe=None, reflect=None)
         self._gate = asyncio.Lock()
@@ -264,6 +275,7 @@ class Connection:
         self.bus.meters = [record for record in (meter(),) if record is not None]
         # First, because with `strict` this may raise, and then no database must stay open.
         observer, reflector = await self._observers()
+        embedder = await self._checked_embedder()
         store = await open_with(
             self.address,
             clock=self.clock,
@@ -292,6 +304,9 @@ class Connection:
             open_turns=self.open_turns,
             chance=self._random,
         )
+        if embedder is not None:
+            store.semantic = self._semantic(store, embedder, owner)
+        indexer, vectors = self._background(store)
         return Components(
             store=store,
             config=self.config,
@@ -301,17 +316,47 @@ class Connection:
             runner=runner,
             compacting=Compacting(store, core, observer, counter=self.counter, clock=self.clock),
             outbox=self.outbox,
-            indexer=self._indexer(store),
+            indexer=indexer,
+            vectors=vectors,
             writer=self._models.reflect,
             is_embedded=self._models.observe is None,
         )
 
-    def _indexer(self, store: Store) -> BackgroundIndexing | None:
+    def _background(self, store: Store) -> tuple[BackgroundIndexing | None, BackgroundVectors | None]:
+        """Return what updates the index and makes vectors in the background of this process."""
         if self.config.read_only or self.config.background == "worker":
-            return None
+            return None, None
         indexer = BackgroundIndexing(store.indexing, for_the_index(self.config))
         store.engine.wrote = indexer.wrote
-        return indexer
+        if store.semantic is None:
+            return indexer, None
+        vectors = BackgroundVectors(store.semantic)
+
+        def wrote(name: str) -> None:
+            indexer.wrote(name)
+            if name == OWN:
+                vectors.wake()
+
+        store.engine.wrote = wrote
+        # Texts of earlier processes may be without a vector.
+        vectors.wake()
+        return indexer, vectors
+
+    def _semantic(self, store: Store, embedder: Embedder, owner: str) -> Semantic:
+        async def may_spend() -> bool:
+            budget = self.config.budget if self.config.budget_scope == "all" else None
+            return budget is None or await store.spent() < budget
+
+        around = Around(
+            owner=owner,
+            clock=self.clock,
+            redact=for_the_index(self.config),
+            book=store.ledger.add,
+            tell=lambda resource, error: self.bus.degraded(resource, None, "searching by meaning", error),
+            may_spend=may_spend,
+            is_read_only=self.config.read_only,
+        )
+        return Semantic(Vectors(store.engine), embedder, self.config.semantic, around)
 
     def _random(self) -> float:
         return self._chance(32) / 2**32
@@ -331,6 +376,19 @@ class Connection:
         if self._models.observe is None and self._models.reflect is None:
             _log.info("no model is set, so the embedded observer is used")
         return observers_of(self._models, self.counter)
+
+    async def _checked_embedder(self) -> Embedder | None:
+        """Return the embedder. If it cannot be used, search finds words only; `strict` raises the error."""
+        try:
+            embedder = resolve_embedder(self.config.embedder if self._embedder is None else self._embedder)
+            if embedder is not None:
+                await check_embedder(embedder)
+        except ConfigError as error:
+            if self.config.strict:
+                raise
+            self.bus.degraded("", None, "choosing the embedder", error)
+            return None
+        return embedder
 
     # ------------------------------------------------------------ closing
 

@@ -55,6 +55,7 @@ from memolog.log.status import Status, status_of
 from memolog.log.usage import ThreadUsage, UsageLine
 from memolog.messages.branches import Again, Branch, Rewound
 from memolog.messages.provider_messages import Given, messages_in
+from memolog.observer.embedder_choice import EmbedderSpec
 from memolog.observer.extractors import Extractor
 from memolog.observer.model_choice import ModelSpec
 from memolog.observer.run import embedded_lines, spent_of
@@ -791,12 +792,14 @@ class Resource(_Handle):
         return await search_memory(components.store, config, query, self.id, wanted, now)
 
     async def index(self) -> None:
-        """Index everything that waits to be indexed, however much it is.
+        """Index everything that waits to be indexed, however much it is. With an embedder, make all vectors too.
 
         Searches and background work do the same for smaller amounts. `SearchAnswer.unindexed` says how much was left.
         """
         components = await self._connection.open_to_write()
         await components.store.indexing.catch_up(self.id, for_the_index(self._connection.config))
+        if components.store.semantic is not None:
+            await components.store.semantic.make(self.id)
 
     async def recall(
         self,
@@ -1034,6 +1037,7 @@ class Memory:
         address: "str | os.PathLike[str] | Route" = "memolog.db",
         *,
         model: ModelSpec | None = None,
+        embedder: EmbedderSpec | None = None,
         config: Config | None = None,
         clock: Clock | None = None,
         counter: TokenCounter | None = None,
@@ -1044,8 +1048,10 @@ class Memory:
         """Set the address of the database and the model that observes. All arguments have defaults.
 
         A model is `"provider:model"`, an address, an object with a method `complete`, or a function. Without a model the
-        embedded observer is used, which needs no network and costs nothing. If the resources are distributed over several
-        databases, `address` is a function that returns the address of the database for the id of a resource.
+        embedded observer is used, which needs no network and costs nothing. With an `embedder`, search finds texts by meaning
+        too: `"openai:text-embedding-3-small"`, an address, `"fastembed:NAME"`, or a function from texts to vectors. If the
+        resources are distributed over several databases, `address` is a function that returns the address of the database for
+        the id of a resource.
         """
         if config is not None and not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
@@ -1064,6 +1070,7 @@ class Memory:
         self.counter = counter or HeuristicCounter()
         options = {
             "model": model,
+            "embedder": embedder,
             "config": self.config,
             "clock": self.clock,
             "counter": self.counter,
@@ -1290,13 +1297,18 @@ class Memory:
             components.runner.is_ending = True
 
     async def index(self) -> int:
-        """Index everything that waits to be indexed, of all resources, and return how many resources that were."""
+        """Index everything that waits to be indexed, of all resources, and return how many resources that were.
+
+        With an embedder, make the vectors of all resources too. If the embedder fails, they are made later.
+        """
         components = await self._connection.open_to_write()
         store, redact = components.store, for_the_index(self.config)
         count, resource = 0, await store.engine.read(lambda: reading_next_waiting(""))
         while resource is not None:
             await store.indexing.catch_up(resource, redact)
             count, resource = count + 1, await store.engine.read(partial(reading_next_waiting, resource))
+        if store.semantic is not None:
+            await store.semantic.make_some()
         return count
 
     # ------------------------------------------------------------ the whole database

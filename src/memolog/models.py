@@ -1,5 +1,12 @@
-"""Classes for the models that observe and reflect: create a model, limit its cost, retry it, or fall back to another model."""
+"""Classes for models and embedders: create a model, limit its cost, retry it, or fall back to another model."""
 
+from memolog.observer.embedder_choice import (
+    CallableEmbedder,
+    EmbedderSpec,
+    FastEmbedder,
+    ProviderEmbedder,
+    resolve_embedder,
+)
 from memolog.observer.model import (
     BudgetedModel,
     BudgetSpent,
@@ -21,12 +28,18 @@ from memolog.observer.model_choice import (
     TieredModel,
     resolve_model,
 )
+from memolog.search.embedding import Embedded, Embedder
 
 __all__ = [
     "BudgetSpent",
     "BudgetedModel",
+    "CallableEmbedder",
     "CallableModel",
+    "Embedded",
+    "Embedder",
+    "EmbedderSpec",
     "FallbackModel",
+    "FastEmbedder",
     "Limit",
     "ModelAt",
     "ModelError",
@@ -35,9 +48,11 @@ __all__ = [
     "ModelUnavailable",
     "NoModelAnswered",
     "Price",
+    "ProviderEmbedder",
     "PydanticModel",
     "Retry",
     "RetryingModel",
     "TieredModel",
+    "resolve_embedder",
     "resolve_model",
 ]

@@ -45,6 +45,7 @@ from memolog.messages.threads import Threads, listing_resources
 from memolog.messages.tombstones import Tombstones
 from memolog.search.index import Indexing
 from memolog.search.recall_store import Recall
+from memolog.search.semantic import Semantic
 from memolog.search.store import Searching
 from memolog.tasks.dependencies import TaskReady
 from memolog.text.redaction import redactor_for, without_secrets
@@ -131,6 +132,8 @@ class Store:
         self.settings = ResourceSettings(engine)
         self.indexing = Indexing(engine)
         self.searching = Searching(engine)
+        self.semantic: Semantic | None = None
+        """Searches by meaning. None without an embedder."""
         self.forgetting = Forgetting(*of_logs)
         self.line_edits = LineEdits(*of_logs)
         self.transfers = Transfers(engine)

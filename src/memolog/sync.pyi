@@ -36,6 +36,7 @@ from memolog.log.usage import ThreadUsage, UsageLine
 from memolog.memory import Form, Memory, Route
 from memolog.messages.branches import Branch
 from memolog.messages.provider_messages import Given
+from memolog.observer.embedder_choice import EmbedderSpec
 from memolog.observer.extractors import Extractor
 from memolog.observer.model_choice import ModelSpec
 from memolog.search.recall_store import Reference
@@ -630,7 +631,7 @@ class SyncResource:
         the `next` of an answer as `cursor`.
         """
     def index(self) -> None:
-        """Index everything that waits to be indexed, however much it is.
+        """Index everything that waits to be indexed, however much it is. With an embedder, make all vectors too.
 
         Searches and background work do the same for smaller amounts. `SearchAnswer.unindexed` says how much was left.
         """
@@ -758,6 +759,7 @@ class SyncMemory:
         address: str | os.PathLike[str] | Route = "memolog.db",
         *,
         model: ModelSpec | None = None,
+        embedder: EmbedderSpec | None = None,
         config: Config | None = None,
         clock: Clock | None = None,
         counter: TokenCounter | None = None,
@@ -768,8 +770,10 @@ class SyncMemory:
         """Set the address of the database and the model that observes. All arguments have defaults.
 
         A model is `"provider:model"`, an address, an object with a method `complete`, or a function. Without a model the
-        embedded observer is used, which needs no network and costs nothing. If the resources are distributed over several
-        databases, `address` is a function that returns the address of the database for the id of a resource.
+        embedded observer is used, which needs no network and costs nothing. With an `embedder`, search finds texts by meaning
+        too: `"openai:text-embedding-3-small"`, an address, `"fastembed:NAME"`, or a function from texts to vectors. If the
+        resources are distributed over several databases, `address` is a function that returns the address of the database for
+        the id of a resource.
         """
     @property
     def asynchronous(self) -> Memory:
@@ -844,7 +848,10 @@ class SyncMemory:
     def start_no_more(self) -> None:
         """Start no more background runs in this process. Runs under way go on. `memolog worker` calls it before it ends."""
     def index(self) -> int:
-        """Index everything that waits to be indexed, of all resources, and return how many resources that were."""
+        """Index everything that waits to be indexed, of all resources, and return how many resources that were.
+
+        With an embedder, make the vectors of all resources too. If the embedder fails, they are made later.
+        """
     def export(self, target: Target, *, resource: str | None = None, overwrite: bool = False) -> ExportReport:
         """Write the whole database, or one resource, as JSON lines to a path or an open text file.
 

@@ -81,7 +81,7 @@ def test_what_looks_like_sql() -> None:
 
 # Which modules may import a library at all, also when it is needed: its words are known nowhere else.
 KNOWN_BY: dict[str, tuple[str, ...]] = {
-    "pydantic_ai": ("adapters/pydantic_ai", "observer/model_choice"),
+    "pydantic_ai": ("adapters/pydantic_ai", "observer/model_choice", "observer/embedder_choice"),
 }
 
 

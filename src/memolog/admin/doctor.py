@@ -305,6 +305,19 @@ CHECKS: Final = (
         "Some messages of the thread are not indexed and not queued for indexing.",
         reindexes=True,
     ),
+    Check(
+        "vector",
+        q.stale_vectors,
+        "The vector is of a text that was deleted or withdrawn, or does not have {dimension} dimensions.",
+        q.fix_stale_vector,
+        reindexes=True,
+    ),
+    Check(
+        "vector",
+        q.missing_vectors,
+        "The text has no vector of {embedder} and is not queued for one, so that it is found by its words only.",
+        q.fix_missing_vector,
+    ),
 )
 
 

@@ -39,6 +39,7 @@ line_queries = load_queries("log/lines")
 log_queries = load_queries("log/logs")
 message_queries = load_queries("messages/messages")
 thread_queries = load_queries("messages/threads")
+vector_queries = load_queries("search/vectors")
 
 _DELETES = (
     *(q.delete_tasks, q.delete_task_book, q.delete_threads, q.delete_logs, q.delete_documents, q.delete_items),
@@ -274,6 +275,7 @@ class Forgetting(LogChanges):
             raise NotFound(f"Nothing is stored for resource {resource}.", then="Check its id.")
         yield from burying_all(resource, None, self._new_id, at)
         index = (yield from clearing_index(resource)).index - gone.index
+        yield vector_queries.forget_sets(resource=resource)
         for delete in _DELETES:
             yield delete(resource=resource)
         return gone + Forgotten(resource=resource, observations=tuple(lines), index=index, **counts)

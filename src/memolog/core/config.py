@@ -221,11 +221,30 @@ class RetentionConfig(SettingGroup):
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SemanticConfig(SettingGroup):
+    """Search by meaning, if there is an embedder."""
+
+    prefix = "semantic."
+    neighbours: int = declare(
+        count(), 50, "The number of texts with the most similar meaning that are ranked with the results by words."
+    )
+    threshold: float = declare(
+        FRACTION,
+        0.25,
+        "The least similarity of such a text to the query, as the cosine of the angle between their vectors.",
+    )
+    timeout: float = declare(
+        seconds(), 2, "The longest time of the embedder for a query. After it, words alone are searched."
+    )
+
+
 SECTIONS: Final = {
     "observation": ObservationConfig,
     "reflection": ReflectionConfig,
     "compaction": CompactionConfig,
     "recall": RecallConfig,
+    "semantic": SemanticConfig,
     "retention": RetentionConfig,
 }
 
@@ -238,6 +257,7 @@ class Config(SettingGroup):
     reflection: ReflectionConfig = field(default_factory=ReflectionConfig)
     compaction: CompactionConfig = field(default_factory=CompactionConfig)
     recall: RecallConfig = field(default_factory=RecallConfig)
+    semantic: SemanticConfig = field(default_factory=SemanticConfig)
     retention: RetentionConfig = field(default_factory=RetentionConfig)
     share_token_budget: bool = declare(FLAG, False, "Whether the tail may use the tokens that the log leaves free.")
     activate_after_idle: float | Literal["auto", False] = declare(
@@ -329,6 +349,12 @@ class Config(SettingGroup):
     )
     model: str = declare(
         TEXT, "extractive", "The model that observes and reflects. The value extractive needs no model."
+    )
+    embedder: str | None = declare(
+        optional(TEXT),
+        None,
+        "The model that makes vectors for the search by meaning: provider:model, an address, or fastembed:NAME; None: search "
+        "finds words only.",
     )
     model_timeout: float = declare(
         seconds(),

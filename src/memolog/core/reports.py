@@ -34,6 +34,7 @@ FindingKind: TypeAlias = Literal[
     "state",
     "task-link",
     "tokens",
+    "vector",
     "version",
     "working-memory",
 ]

@@ -1,7 +1,7 @@
 """Turn the `model` setting into a model, and call any provider that pydantic-ai supports, or any OpenAI-compatible endpoint.
 
-Except for the adapter for pydantic-ai, only this module uses that package. The import takes seconds, so it happens at the first
-check or call of a model, in a worker thread.
+Only this module, that of embedders and the adapter for pydantic-ai use that package. The import takes seconds, so it happens at
+the first check or call of a model, in a worker thread.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import re
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar, cast, get_args
 
 from memolog.core.config import Config
 from memolog.core.message import FilePart, ToolCallPart
@@ -63,6 +63,9 @@ _THOUGHT_TOKENS: Final = 16_000
 _PAUSE_SHARE: Final = 4
 
 
+ClientT = TypeVar("ClientT")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAt:
     """A model at an OpenAI-compatible address, such as a local server. Keys from the environment are not sent to it."""
@@ -113,7 +116,97 @@ class ModelAt:
         return text
 
 
-class PydanticModel(ManagedModel):
+class ProviderCalls(Generic[ClientT]):
+    """Base of models and embedders that are called through pydantic-ai: their client, and their errors."""
+
+    _setting: ClassVar = "model"
+    """The setting that names the model, for errors."""
+    _until_then: ClassVar = _STAND_IN
+    """What happens until an error of the configuration is corrected."""
+
+    def __init__(self, model: str | ModelAt, retry: Retry | None) -> None:
+        self._address = ModelAt.parse(model) if isinstance(model, str) else model
+        self.name = self._address if isinstance(self._address, str) else self._address.label
+        """`"provider:model"`, or the address and the name of a ModelAt."""
+        self._retry = retry or Retry(attempts=1)
+        self._client: ClientT | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def _connect(self, address: str | ModelAt) -> ClientT:
+        """Return a new client."""
+        raise NotImplementedError
+
+    async def check(self) -> None:
+        """Raise ConfigError if a key or a package is missing or the provider is unknown. Makes no call."""
+        await self._ready()
+
+    async def _ready(self) -> ClientT:
+        """Return the client for this event loop. Each loop needs a new client, because connections belong to one loop."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            client = await asyncio.to_thread(self._new_client)
+            if self._client is None or self._loop is not loop:
+                self._client, self._loop = client, loop
+        return self._client
+
+    def _new_client(self) -> ClientT:
+        if importlib.util.find_spec("pydantic_ai") is None:
+            raise ConfigError(
+                f"The model {self.name} needs pydantic-ai-slim, which is not installed.",
+                why="Model providers are an optional part of Memolog.",
+                then=_INSTALL + self._until_then,
+            )
+        try:
+            return self._connect(self._address)
+        except Exception as error:
+            raise self._misconfigured(error) from error
+
+    def _misconfigured(self, error: Exception) -> ConfigError:
+        variables = " or ".join(dict.fromkeys(_VARIABLE.findall(str(error))))
+        if variables and not isinstance(error, ImportError):
+            return ConfigError(
+                f"The model {self.name} has no key or address.",
+                why=f"{variables} is not set.",
+                then=f"Set {variables} in the environment of this process. {self._until_then}",
+            )
+        what = f"The model {self.name} cannot be used with its configuration."
+        return ConfigError(what, why=_text(error), then=f"Correct the setting `{self._setting}`. {self._until_then}")
+
+    def _translated(self, error: Exception, client: ClientT) -> MemologError | None:
+        """Return Memolog's error for an error of pydantic-ai; None for any other error."""
+        from pydantic_ai import exceptions as theirs  # noqa: PLC0415 - an extra
+
+        final = (theirs.ModelRequestRejectedError, theirs.ModelQuotaExceededError)
+        match error:
+            case theirs.ModelHTTPError():
+                what = f"The model {self.name} answered with HTTP {error.status_code}."
+                why = _text(_message_in(error.body), _key_of(client))
+                if is_transport_error(error) and not isinstance(error, final):
+                    return ModelUnavailable(what, why=why, retry_after=error.retry_after)
+                return ModelRefused(what, why=why, then=self._advice(error.status_code))
+            case theirs.ModelAPIError():
+                what, why = f"The model {self.name} gave no answer.", _text(error, _key_of(client))
+                if isinstance(error, final):
+                    return ModelRefused(what, why=why)
+                return ModelUnavailable(what, why=why, retry_after=error.retry_after)
+            case theirs.UserError():
+                return self._misconfigured(error)
+            case theirs.AgentRunError():
+                return ModelRefused(f"The answer of the model {self.name} cannot be read.", why=_text(error))
+            case _:
+                return None
+
+    def _advice(self, status: int) -> str:
+        if status not in _NOT_ALLOWED:
+            return ""
+        if isinstance(self._address, ModelAt):
+            return "Check the `api_key` of the ModelAt."
+        provider = _KINDS.sub("", self._address.partition(":")[0])
+        variable = _KEYS.get(provider, f"{provider.upper().replace('-', '_')}_API_KEY")
+        return f"Check the key in {variable}."
+
+
+class PydanticModel(ProviderCalls["Client"], ManagedModel):
     """Calls a provider through pydantic-ai: `PydanticModel("anthropic:…")`, or `PydanticModel(ModelAt(…))`.
 
     `settings` are passed to the provider unchanged, for example `thinking`, `extra_body`, `openai_reasoning_effort` or
@@ -136,13 +229,12 @@ class PydanticModel(ManagedModel):
         `timeout` limits one attempt and overrides `model_timeout`. With `stream` the answer is read piece by piece: `timeout`
         limits the wait for the first piece, a quarter of it limits each pause, and the whole answer may take any time.
         """
-        self._address = ModelAt.parse(model) if isinstance(model, str) else model
-        self.name = self._address if isinstance(self._address, str) else self._address.label
-        """`"provider:model"`, or the address and the name of a ModelAt."""
+        super().__init__(model, retry)
         self._settings, self._timeout, self._stream = dict(settings or {}), timeout, stream
-        self._max_tokens, self._price, self._retry = max_tokens, price, retry or Retry(attempts=1)
-        self._client: Client | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._max_tokens, self._price = max_tokens, price
+
+    def _connect(self, address: str | ModelAt) -> "Client":
+        return _client_for(address)
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the provider's answer. After a transport error the call is repeated, within the limits of `retry`."""
@@ -177,10 +269,6 @@ class PydanticModel(ManagedModel):
             return self._reply(response, request), calls
 
         return await self._retry.run(ask, self._timeout or request.timeout or DEFAULT_SECONDS)
-
-    async def check(self) -> None:
-        """Raise ConfigError if a key or a package is missing or the provider is unknown. Makes no call."""
-        await self._ready()
 
     async def aclose(self) -> None:
         """Close all connections. The next call opens new ones."""
@@ -296,73 +384,6 @@ class PydanticModel(ManagedModel):
         )
         return replace(usage, cost=self._price.cost(usage) if self._price else _cost(response))
 
-    # ------------------------------------------------------------ the client
-
-    async def _ready(self) -> "Client":
-        """Return the client for this event loop. Each loop needs a new client, because connections belong to one loop."""
-        loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:
-            client = await asyncio.to_thread(self._new_client)
-            if self._client is None or self._loop is not loop:
-                self._client, self._loop = client, loop
-        return self._client
-
-    def _new_client(self) -> "Client":
-        if importlib.util.find_spec("pydantic_ai") is None:
-            raise ConfigError(
-                f"The model {self.name} needs pydantic-ai-slim, which is not installed.",
-                why="Model providers are an optional part of Memolog.",
-                then=_INSTALL + _STAND_IN,
-            )
-        try:
-            return _client_for(self._address)
-        except Exception as error:
-            raise self._misconfigured(error) from error
-
-    def _misconfigured(self, error: Exception) -> ConfigError:
-        variables = " or ".join(dict.fromkeys(_VARIABLE.findall(str(error))))
-        if variables and not isinstance(error, ImportError):
-            return ConfigError(
-                f"The model {self.name} has no key or address.",
-                why=f"{variables} is not set.",
-                then=f"Set {variables} in the environment of this process. {_STAND_IN}",
-            )
-        what = f"The model {self.name} cannot be used with its configuration."
-        return ConfigError(what, why=_text(error), then=f"Correct the setting `model`. {_STAND_IN}")
-
-    def _translated(self, error: Exception, client: "Client") -> MemologError | None:
-        """Return Memolog's error for an error of pydantic-ai; None for any other error."""
-        from pydantic_ai import exceptions as theirs  # noqa: PLC0415 - an extra
-
-        final = (theirs.ModelRequestRejectedError, theirs.ModelQuotaExceededError)
-        match error:
-            case theirs.ModelHTTPError():
-                what = f"The model {self.name} answered with HTTP {error.status_code}."
-                why = _text(_message_in(error.body), _key_of(client))
-                if is_transport_error(error) and not isinstance(error, final):
-                    return ModelUnavailable(what, why=why, retry_after=error.retry_after)
-                return ModelRefused(what, why=why, then=self._advice(error.status_code))
-            case theirs.ModelAPIError():
-                what, why = f"The model {self.name} gave no answer.", _text(error, _key_of(client))
-                if isinstance(error, final):
-                    return ModelRefused(what, why=why)
-                return ModelUnavailable(what, why=why, retry_after=error.retry_after)
-            case theirs.UserError():
-                return self._misconfigured(error)
-            case theirs.AgentRunError():
-                return ModelRefused(f"The answer of the model {self.name} cannot be read.", why=_text(error))
-            case _:
-                return None
-
-    def _advice(self, status: int) -> str:
-        if status not in _NOT_ALLOWED:
-            return ""
-        if isinstance(self._address, ModelAt):
-            return "Check the `api_key` of the ModelAt."
-        provider = _KINDS.sub("", self._address.partition(":")[0])
-        variable = _KEYS.get(provider, f"{provider.upper().replace('-', '_')}_API_KEY")
-        return f"Check the key in {variable}."
-
 
 def _client_for(address: str | ModelAt) -> "Client":
     if isinstance(address, str):
@@ -404,9 +425,10 @@ def _cost(response: "ModelResponse") -> float:
         return 0.0
 
 
-def _key_of(client: "Client") -> str:
+def _key_of(client: object) -> str:
     """Return the API key of a client or "". It is removed from error texts, because a provider may repeat it there."""
-    inner: Any = getattr(client.provider, "client", None)
+    provider = getattr(client, "provider", None) or getattr(client, "_provider", None)
+    inner: Any = getattr(provider, "client", None)
     key: object = getattr(inner, "api_key", None)
     return key if isinstance(key, str) else ""
 

@@ -18,7 +18,7 @@ BUSY_SECONDS = 10.0
 # A batch is small, because a save that begins meanwhile waits for it.
 _ROWS = 32
 # The name of the commit point of a batch.
-_OWN = "search.index"
+OWN = "search.index"
 
 
 class BackgroundIndexing:
@@ -42,7 +42,7 @@ class BackgroundIndexing:
 
     def wrote(self, name: str) -> None:
         """Note a commit of this process. May be called on any thread."""
-        if name != _OWN:
+        if name != OWN:
             self._writes += 1
         # A search that has indexed only a part of the rows begins a pause too, but is no reason to make the pause longer.
         if not self._is_awake and not self._is_closed:
@@ -91,7 +91,7 @@ class BackgroundIndexing:
             self._is_awake = False
             # A write on another thread may have come before this line, but after the task has ended.
             if self._writes != self._seen:
-                self.wrote(_OWN)
+                self.wrote(OWN)
 
     async def _index(self) -> bool:
         """Index until the next write. Return whether nothing waits any more, or nothing can be indexed before the next write."""

@@ -249,6 +249,8 @@ class Query:
     asks_assistant: bool = False
     asks_for: int = 0
     """The traits that an answer to the question should have: NUMBER, TIME and NAMES_SOMETHING."""
+    plain: str = ""
+    """The text without filters and excluded words."""
     said: tuple[str, ...] = ()
     """The plain words in their order, folded. Names of speakers may be among them."""
     named: tuple[str, ...] = ()
@@ -292,6 +294,7 @@ def parse(text: str, now: datetime) -> Query:
         names_code=names_code,
         asks_assistant=bool(_ASKS_ASSISTANT.search(plain)),
         asks_for=sum(trait for trait, question in _ASKS_FOR.items() if question.search(plain)),
+        plain=" ".join(found.plain)[:_MOST_CHARACTERS],
         said=said,
     )
 

@@ -19,6 +19,7 @@ from memolog.db.scope import check_id, check_limit, page_key
 from memolog.errors import InputError, StoreError, ThreadNotFound
 from memolog.search.analysis import Redact, text_of_parts, text_of_task
 from memolog.search.bm25 import is_task as is_task_key
+from memolog.search.embedding import Near
 from memolog.search.facts import MOST_DOCUMENTS, Fact, facts_for
 from memolog.search.facts import SOURCE as FACT
 from memolog.search.query import Query, parse
@@ -135,10 +136,22 @@ def _of_fact(fact: Fact, rank: int, marker: Marker) -> SearchResult:
 
 
 async def _found(store: "Store", config: Config, resource: str, query: Query, *, explain: bool) -> SearchHits:
+    near: Sequence[Near] = ()
+    if store.semantic is not None:
+        near = await store.semantic.near(resource, query)
+    found = await _found_near(store, config, resource, query, near, explain=explain)
+    if store.semantic is not None:
+        store.semantic.vectors.removed(near, found.alive)
+    return found
+
+
+async def _found_near(
+    store: "Store", config: Config, resource: str, query: Query, near: Sequence[Near], *, explain: bool
+) -> SearchHits:
     tries = 0 if config.read_only else _MOST_TRIES
     left = _MOST_INDEXED
     for _ in range(tries):
-        found = await store.searching.search(resource, query, explain=explain, only_if_whole=True)
+        found = await store.searching.search(resource, query, explain=explain, only_if_whole=True, near=near)
         if found.is_whole:
             return found
         try:
@@ -149,7 +162,7 @@ async def _found(store: "Store", config: Config, resource: str, query: Query, *,
             break
         if left <= 0:
             break
-    return await store.searching.search(resource, query, explain=explain)
+    return await store.searching.search(resource, query, explain=explain, near=near)
 
 
 def _checked(text: object, resource: str, wanted: SearchOptions) -> int:

@@ -28,6 +28,7 @@ from memolog.search.bm25 import (
     is_task,
     thread_of,
 )
+from memolog.search.embedding import Near, place_of
 from memolog.search.index import reading_scope
 from memolog.search.query import Query, Wish
 from memolog.search.rank import DocumentDetail, Ranked, drafted, rank, summed
@@ -35,6 +36,7 @@ from memolog.search.values import SOURCES
 from memolog.text.words import grams, is_unspaced, plain_of, terms_of_word, whole_of, words_of
 
 q = load_queries("search/search")
+vector_queries = load_queries("search/vectors")
 Bounds: TypeAlias = tuple[int, int]
 """The first and the last key to search."""
 _Lists: TypeAlias = Mapping[str, str]
@@ -99,6 +101,8 @@ class SearchHits:
     """The number of messages, observations and tasks that are not indexed yet."""
     is_whole: bool = True
     """Whether everything is indexed."""
+    alive: frozenset[int] = frozenset()
+    """The keys of the near vectors that still exist."""
 
 
 class Searching(Calls):
@@ -106,15 +110,24 @@ class Searching(Calls):
 
     @reads
     def search(
-        self, resource: str, query: Query, *, explain: bool = False, only_if_whole: bool = False
+        self,
+        resource: str,
+        query: Query,
+        *,
+        explain: bool = False,
+        only_if_whole: bool = False,
+        near: Sequence[Near] = (),
     ) -> Script[SearchHits]:
-        """Return all hits of a query, the best first. With `only_if_whole`, return no hits unless everything is indexed."""
+        """Return all hits of a query, the best first. With `only_if_whole`, return no hits unless everything is indexed.
+
+        `near` are texts whose meaning is similar to that of the query. They are hits too.
+        """
         check_ids(resource=resource)
         # Whether rows wait to be indexed is read in the same transaction as the hits, so that the answer is true for these hits.
         waiting = yield q.any_behind(resource=resource)
         if only_if_whole and any(waiting[0]):
             return SearchHits(is_whole=False)
-        found = yield from _searching(resource, query, explain=explain)
+        found = yield from _searching(resource, query, near, explain=explain)
         if not any(waiting[0]):
             return found
         threads = yield q.count_behind(resource=resource)
@@ -136,7 +149,7 @@ class Searching(Calls):
         return found
 
 
-def _searching(resource: str, query: Query, *, explain: bool) -> Script[SearchHits]:
+def _searching(resource: str, query: Query, near: Sequence[Near], *, explain: bool) -> Script[SearchHits]:
     scope_pk = yield from reading_scope(resource)
     if scope_pk is None or not query.wishes:
         return SearchHits()
@@ -183,13 +196,44 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[SearchHi
         passing = yield from _passing(query, filters, details.keys() - allowed - unwanted)
         details = {key: detail for key, detail in details.items() if key in allowed or key in passing}
     lengths |= yield from _lengths(found.thread_terms.keys() - lengths)
-    scored = rank(found, query, details, lengths, speakers, explain=explain)
+    alive, meant, more = yield from _meant(resource, query, filters, near, unwanted)
+    details |= more
+    scored = rank(found, query, details, lengths, speakers, meant, explain=explain)
     return SearchHits(
+        alive=alive,
         scored=scored,
         terms=found.idf,
         left_out=(*left_out, *too_many, *query.unread),
         relaxed=tuple(dict.fromkeys(terms.relaxed)) if found.own else (),
     )
+
+
+def _meant(
+    resource: str, query: Query, filters: Values, near: Sequence[Near], unwanted: AbstractSet[int]
+) -> Script[tuple[frozenset[int], dict[int, float], dict[int, DocumentDetail]]]:
+    """Return the vectors that still exist, and the documents of these that pass all filters, with similarity and details."""
+    if not near:
+        return frozenset(), {}, {}
+    rows = yield vector_queries.alive(pks=[one.pk for one in near], resource=resource)
+    alive = frozenset(row.pk for row in rows)
+    similar = {one.place: one.similarity for one in near if one.pk in alive}
+    if not similar:
+        return alive, {}, {}
+    # The key of an observation begins with its place or with the number below it, by its length.
+    places = [*similar, *(place - 1 for place in similar if place < 0)]
+    found = {
+        row.doc: DocumentDetail(row.at, row.traits, row.speaker)
+        for row in (yield q.details(places=places))
+        if place_of(row.doc) in similar and row.doc not in unwanted
+    }
+    lines = [doc for doc in found if doc < 0]
+    if lines:
+        rows = yield q.threads_of_lines(docs=lines)
+        found |= {row.doc: found[row.doc]._replace(thread=row.thread_pk) for row in rows}
+    if _filters(query):
+        passing = yield from _passing(query, filters, found.keys())
+        found = {doc: detail for doc, detail in found.items() if doc in passing}
+    return alive, {doc: similar[place_of(doc)] for doc in found}, found
 
 
 def _lengths(threads: Collection[int]) -> Script[dict[int, tuple[int, int]]]:

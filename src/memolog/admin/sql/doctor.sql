@@ -314,6 +314,33 @@ SELECT t.pk AS key, 'thread ' || t.id || ' of ' || t.resource AS place, t.resour
 WHERE (CAST(:resource AS TEXT) IS NULL OR t.resource = :resource) AND (t.indexed_seq > t.last_seq
   OR (t.indexed_seq < t.last_seq AND NOT EXISTS (SELECT 1 FROM search_behind b WHERE b.thread_pk = t.pk)))
 
+-- stale_vectors --
+-- The place of a vector is that of its text in the index: search/embedding.py.
+SELECT v.pk AS key, 'a vector of ' || s.resource AS place, s.resource, e.dimension FROM search_vectors v
+JOIN search_vector_sets s ON s.pk = v.pk >> 32 JOIN search_embedders e ON e.pk = s.embedder_pk
+LEFT JOIN messages m ON v.place > 0 AND m.thread_pk = v.place >> 25 AND m.seq = v.place & 33554431
+LEFT JOIN threads t ON t.pk = m.thread_pk
+LEFT JOIN observations o ON v.place < 0 AND o.pk = -v.place / 2
+LEFT JOIN groups g ON g.pk = o.group_pk LEFT JOIN logs l ON l.pk = g.log_pk
+WHERE (CAST(:resource AS TEXT) IS NULL OR s.resource = :resource)
+  AND (LENGTH(v.vector) <> e.dimension OR COALESCE(t.resource, l.resource, '') <> s.resource
+    OR (v.place > 0 AND (m.state <> 'live' OR m.own = 1)) OR (v.place < 0 AND o.state IN ('retracted', 'deleted')))
+
+-- fix_stale_vector --
+DELETE FROM search_vectors WHERE pk = :key
+
+-- missing_vectors --
+-- The texts without a vector of an embedder whose vectors should be complete.
+SELECT d.doc AS key, 'a text of ' || c.resource AS place, e.pk AS embedder_pk, e.name AS embedder, d.scope_pk
+FROM search_docs d JOIN search_scopes c ON c.pk = d.scope_pk JOIN search_embedders e ON e.filled IS NULL
+WHERE (CAST(:resource AS TEXT) IS NULL OR c.resource = :resource) AND d.source <> 'task'
+  AND NOT EXISTS (SELECT 1 FROM search_vector_queue w WHERE w.doc = d.doc AND w.embedder_pk = e.pk)
+  AND NOT EXISTS (SELECT 1 FROM search_vectors v JOIN search_vector_sets s ON s.pk = v.pk >> 32
+    WHERE v.place = CASE WHEN d.doc > 0 THEN d.doc >> 8 ELSE -(-d.doc >> 8) END AND s.embedder_pk = e.pk)
+
+-- fix_missing_vector --
+INSERT INTO search_vector_queue (embedder_pk, scope_pk, doc) VALUES (:embedder_pk, :scope_pk, :key) ON CONFLICT DO NOTHING
+
 -- rendered --
 SELECT g.log_pk, g.id, 'group ' || g.handle || ' of ' || l.resource AS place
 FROM groups g JOIN logs l ON l.pk = g.log_pk

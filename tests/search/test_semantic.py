@@ -1,0 +1,360 @@
+"""Search by meaning on each engine, with an embedder of hashed pieces of words: similar words have similar vectors."""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from unittest.mock import patch
+from zlib import crc32
+
+import pytest
+
+from contract.raw_sql import run_sql
+from kit.clock import until
+from kit.engines import OpenMemory, memories
+from kit.talk import found, hold, save_texts, store_of
+from memolog import Config, Memory, RecallConfig
+from memolog.core.config import SemanticConfig
+from memolog.errors import ConfigError
+from memolog.events import Degraded, Event
+from memolog.models import CallableEmbedder
+from memolog.search import background
+from memolog.search.embedding import Matrix, in_bytes, is_for_meaning, unit
+from memolog.search.query import parse
+from memolog.testing import FakeClock
+
+open_memory = memories()
+TEXTS = (
+    "The photographer sleeps until noon.",
+    "We climbed the mountains in May.",
+    "My typewriter needs a ribbon.",
+    "The invoice was paid on Monday.",
+)
+ASKED = "telephotograph mountains"
+PHOTO, MOUNTAINS, *_ = TEXTS
+
+
+class Hashed:
+    """Counts the pieces of words in a text, and remembers the texts of each call."""
+
+    def __init__(self, dimension: int = 256, name: str = "hashed") -> None:
+        self.dimension, self.name = dimension, name
+        self.texts: list[str] = []
+        self.is_broken = False
+
+    def __call__(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return the vectors."""
+        if self.is_broken:
+            raise ConnectionError("no route to the embedder")
+        self.texts += texts
+        return [self._vector(text) for text in texts]
+
+    def _vector(self, text: str) -> list[float]:
+        pieces = Counter(
+            crc32(word[at : at + 4].encode()) % self.dimension
+            for word in re.findall(r"\w{4,}", text.lower())
+            for at in range(len(word) - 3)
+        )
+        return [float(pieces[at]) for at in range(self.dimension)]
+
+
+def embedder_of(hashed: Hashed) -> CallableEmbedder:
+    """Return the embedder that calls a function."""
+    return CallableEmbedder(hashed, name=hashed.name)
+
+
+def begin(open_memory: OpenMemory, hashed: Hashed, config: Config | None = None) -> Memory:
+    """Open a memory with an embedder."""
+    return open_memory(config, embedder=embedder_of(hashed))
+
+
+async def vectors_in(memory: Memory) -> int:
+    """Return the number of stored vectors."""
+    return int((await run_sql(await store_of(memory), "SELECT COUNT(*) FROM search_vectors"))[0][0])
+
+
+async def fill(memory: Memory, resource: str = "alice") -> None:
+    """Save the texts, and make their vectors."""
+    await save_texts(memory, "t1", *TEXTS, resource=resource)
+    await memory.resource(resource).index()
+
+
+# ---------------------------------------------------------------- finding
+
+
+async def test_a_paraphrase_is_found_and_explained(open_memory: OpenMemory) -> None:
+    """A text without a word of the query is found by meaning. Without an embedder it is not found."""
+    memory = begin(open_memory, Hashed())
+    await fill(memory)
+    answer = await memory.resource("alice").search(ASKED, explain=True)
+    assert {result.id for result in answer.results} >= {PHOTO, MOUNTAINS}
+    assert ["meaning" in result.parts for result in answer.results if result.id == PHOTO] == [True]
+    assert [result.thread for result in (await memory.thread("t1", resource="alice").search(ASKED)).results]
+    assert await found(memory, ASKED, thread="t2") == []
+    assert await found(memory, f"{ASKED} role:assistant") == []
+    store = await store_of(memory)
+    store.semantic = None
+    assert await found(memory, ASKED) == [MOUNTAINS]
+
+
+async def test_resources_are_apart(open_memory: OpenMemory) -> None:
+    """A search never finds the text of another resource, however near it is."""
+    memory = begin(open_memory, Hashed())
+    await fill(memory)
+    await save_texts(memory, "t1", "The harvest begins.", resource="bob")
+    await memory.resource("bob").index()
+    assert await found(memory, ASKED, resource="bob") == []
+    assert PHOTO in await found(memory, ASKED, resource="alice")
+
+
+@pytest.mark.parametrize(
+    ("query", "is_semantic"),
+    [
+        ("what did we say about photography", True),
+        ("a long-term plan for 2026", True),
+        ('"photographic mountains"', False),
+        ('did we read "The Mountains"?', False),
+        ("src/auth/login.ts", False),
+        ("why does refresh_tokens fail", False),
+        ("getUserById", False),
+        ("photo*", False),
+        ("error E4711", False),
+        ("", False),
+    ],
+)
+def test_exact_queries_stay_lexical(query: str, is_semantic: bool) -> None:
+    """Quotes, paths, identifiers and stars ask for exact words."""
+    assert is_for_meaning(parse(query, FakeClock().now())) is is_semantic
+
+
+async def test_observations_are_found_and_recalled(open_memory: OpenMemory) -> None:
+    """Observations have vectors too, and automatic recall shows what is found by meaning."""
+    config = Config(recall=RecallConfig(results=2, neighbours=0))
+    memory = begin(open_memory, Hashed(), config)
+    await fill(memory)
+    context = await hold(memory, "Tell me about telephotographs.")
+    assert "sleeps until noon" in context.render()
+    await memory.thread("t2", resource="alice").save("I live in Brussels, and my photographer is Ann.")
+    await memory.thread("t2", resource="alice").observe()
+    await memory.resource("alice").index()
+    sources = {one.source for one in (await memory.resource("alice").search("telephotograph studio")).results}
+    assert {"raw", "observation"} <= sources
+
+
+# ---------------------------------------------------------------- keeping vectors true
+
+
+async def test_forgotten_and_changed_texts_lose_their_vectors_at_once(open_memory: OpenMemory) -> None:
+    """Withdrawing, forgetting, retracting and compacting remove vectors in their transaction. Others are not made again."""
+    hashed = Hashed()
+    memory = begin(open_memory, hashed)
+    await fill(memory)
+    thread = memory.thread("t1", resource="alice")
+    assert await vectors_in(memory) == 4
+    assert PHOTO in await found(memory, ASKED)
+    await thread.forget(message=PHOTO)
+    assert await vectors_in(memory) == 3
+    calls = len(hashed.texts)
+    await memory.resource("alice").index()
+    # Forgetting builds the index again, but the texts of the other vectors are the same.
+    assert (await vectors_in(memory), hashed.texts[calls:]) == (3, [])
+    assert PHOTO not in await found(memory, ASKED)
+    await thread.rewind(to=3)
+    assert await vectors_in(memory) == 2
+    await memory.resource("alice").forget()
+    assert await vectors_in(memory) == 0
+    assert await run_sql(await store_of(memory), "SELECT COUNT(*) FROM search_vector_sets") == [(0,)]
+
+
+async def test_observations_lose_their_vectors_when_retracted(open_memory: OpenMemory) -> None:
+    """A retracted observation has no vector. A compacted message gets that of its new text."""
+    memory = begin(open_memory, Hashed())
+    await hold(memory, "My photographer is Ann, and I live in Brussels.", "Noted.")
+    thread = memory.thread("t1", resource="alice")
+    await thread.observe()
+    await memory.resource("alice").index()
+    before = await vectors_in(memory)
+    await memory.resource("alice").retract((await thread.log())[0].id)
+    assert await vectors_in(memory) == before - 1
+    await thread.compact()
+    await memory.resource("alice").index()
+    assert not (await memory.doctor()).findings
+
+
+async def test_a_text_that_changes_while_it_is_embedded_gets_no_vector(open_memory: OpenMemory) -> None:
+    """The vector of a message that was forgotten meanwhile is not stored."""
+    hashed = Hashed()
+    memory = begin(open_memory, hashed)
+    await save_texts(memory, "t1", *TEXTS)
+    thread = memory.thread("t1", resource="alice")
+    await memory.resource("alice").search("x")
+    store = await store_of(memory)
+    assert store.semantic is not None
+    embed = store.semantic.embedder.embed
+
+    async def forgetting(texts: Sequence[str], *, is_query: bool = False) -> object:
+        made = await embed(texts, is_query=is_query)
+        if PHOTO in texts:
+            await thread.forget(message=PHOTO)
+        return made
+
+    with patch.object(store.semantic.embedder, "embed", forgetting):
+        await store.semantic.make_batch("alice")
+    assert await run_sql(store, "SELECT COUNT(*) FROM search_vectors WHERE place % 33554432 = 1") == [(0,)]
+
+
+async def test_an_export_is_complete_in_another_database(
+    open_memory: OpenMemory, tmp_path: Path, clock: FakeClock
+) -> None:
+    """The vectors of an imported database are made again from its texts."""
+    memory = begin(open_memory, Hashed())
+    await fill(memory)
+    await memory.export(tmp_path / "all.jsonl")
+    async with Memory(":memory:", embedder=embedder_of(Hashed()), clock=clock) as other:
+        await other.import_from(tmp_path / "all.jsonl")
+        await other.resource("alice").index()
+        assert await vectors_in(other) == 4
+        assert PHOTO in await found(other, ASKED)
+
+
+async def test_another_embedder_makes_all_vectors_again(open_memory: OpenMemory) -> None:
+    """Vectors of two embedders are never compared. A process with the older embedder stops, and searches by words."""
+    old = begin(open_memory, Hashed())
+    await fill(old)
+    new = begin(open_memory, Hashed(64, "other")) if old.address != ":memory:" else old
+    if new is old:
+        store = await store_of(old)
+        assert store.semantic is not None
+        store.semantic.embedder = embedder_of(Hashed(64, "other"))
+        store.semantic._key = None  # as when the memory is opened again  # pyright: ignore[reportPrivateUsage]
+    assert PHOTO not in await found(new, ASKED)
+    await new.index()
+    assert await vectors_in(new) == 4
+    assert PHOTO in await found(new, ASKED)
+    sizes = await run_sql(await store_of(new), "SELECT DISTINCT LENGTH(vector) FROM search_vectors")
+    assert sizes == [(64,)]
+    if new is not old:
+        events: list[Event] = []
+        old.subscribe(events.append)
+        await save_texts(old, "t1", "My typewriting is bad.")
+        assert await found(old, ASKED) == [MOUNTAINS]
+        await old.index()
+        assert ["another embedder" in str(event) for event in events] == [True]
+
+
+async def test_the_doctor_finds_and_repairs_vectors(open_memory: OpenMemory) -> None:
+    """Vectors that are missing, foreign or of the wrong size are found, and made again after a repair."""
+    memory = begin(open_memory, Hashed())
+    await fill(memory)
+    store = await store_of(memory)
+    await run_sql(store, "DELETE FROM search_vectors WHERE place % 33554432 = 1")
+    await run_sql(store, "UPDATE search_vectors SET place = CAST(33554432 AS BIGINT) * 77 WHERE place % 33554432 = 2")
+    await run_sql(store, "UPDATE search_vectors SET vector = :short WHERE place % 33554432 = 3", short=b"123")
+    kinds = Counter(finding.kind for finding in (await memory.doctor()).findings)
+    assert kinds == {"vector": 4}
+    await memory.doctor(repair=True)
+    await memory.resource("alice").index()
+    assert not (await memory.doctor()).findings
+    assert await vectors_in(memory) == 4
+
+
+# ---------------------------------------------------------------- in the background, and failures
+
+
+@pytest.fixture
+def eager(quiet_index: None) -> Iterator[None]:
+    """Begin to index and to make vectors after a short pause."""
+    with patch.object(background, "IDLE_SECONDS", 0.01), patch.object(background, "BUSY_SECONDS", 0.05):
+        yield
+
+
+@pytest.mark.usefixtures("eager")
+async def test_vectors_are_made_in_the_background_and_counted(open_memory: OpenMemory) -> None:
+    """More than one batch of vectors is made without a search, and its tokens are in the ledger. Secrets are removed before."""
+    hashed = Hashed()
+    memory = begin(open_memory, hashed)
+    secret = "sk-proj-" + "a1B2c3D4" * 6
+    await save_texts(memory, "t1", *TEXTS, *(f"whale number {number}" for number in range(70)), f"The key is {secret}.")
+
+    async def is_done() -> bool:
+        return await vectors_in(memory) == 75
+
+    await until(is_done)
+    lines = await (await store_of(memory)).ledger.lines("alice")
+    assert [(line.kind, line.model) for line in lines] == [("other", "hashed")]
+    assert lines[0].total.input_tokens > 75
+    assert any("The key is" in text for text in hashed.texts)
+    await memory.resource("alice").search(f"which key is {secret}")
+    assert not any(secret in text for text in hashed.texts)
+
+
+async def test_a_failing_embedder_degrades_to_words(open_memory: OpenMemory) -> None:
+    """A search with a broken embedder finds words, and reports it once. Later the embedder is called again."""
+    hashed = Hashed()
+    memory = begin(open_memory, hashed)
+    events: list[Event] = []
+    memory.subscribe(events.append)
+    await fill(memory)
+    hashed.is_broken = True
+    assert await found(memory, ASKED) == [MOUNTAINS]
+    assert await found(memory, ASKED) == [MOUNTAINS]
+    assert ["no route" in event.error for event in events if isinstance(event, Degraded)] == [True]
+    context = await hold(memory, ASKED, "Noted.")
+    assert context.messages
+    hashed.is_broken = False
+    semantic = (await store_of(memory)).semantic
+    assert semantic is not None
+    semantic._resume_at = 0.0  # as after the pause  # pyright: ignore[reportPrivateUsage]
+    assert PHOTO in await found(memory, ASKED)
+
+
+@pytest.mark.usefixtures("eager")
+async def test_texts_of_a_broken_time_get_their_vectors_later(open_memory: OpenMemory) -> None:
+    """Texts stay in the queue while the embedder is broken."""
+    hashed = Hashed()
+    hashed.is_broken = True
+    with patch("memolog.search.semantic._FIRST_PAUSE", 0.01):
+        memory = begin(open_memory, hashed)
+        failed = asyncio.Event()
+        memory.subscribe(lambda event: failed.set() if isinstance(event, Degraded) else None)
+        await save_texts(memory, "t1", *TEXTS)
+        await failed.wait()
+        hashed.is_broken = False
+
+        async def is_done() -> bool:
+            return await vectors_in(memory) == 4
+
+        await until(is_done)
+
+
+async def test_an_embedder_that_cannot_be_used_is_reported(clock: FakeClock) -> None:
+    """A wrong name leaves a memory that finds words. With `strict` it is an error."""
+    async with Memory(":memory:", embedder="nonsense", clock=clock) as memory:
+        await save_texts(memory, "t1", *TEXTS)
+        assert await found(memory, ASKED) == [MOUNTAINS]
+    with pytest.raises(ConfigError, match="nonsense"):
+        await Memory(":memory:", config=Config(strict=True, embedder="nonsense"), clock=clock).open()
+
+
+# ---------------------------------------------------------------- arithmetic
+
+
+def test_the_nearest_vectors_are_exact() -> None:
+    """Bytes with a scale give the same neighbours as numbers. Deleted vectors are near nothing."""
+    hashed = Hashed(64)
+    texts = [f"{word} {other}" for word in ("photographer", "mountaineer", "typewriter") for other in TEXTS]
+    vectors = [unit(vector) for vector in hashed(texts)]
+    matrix = Matrix(64)
+    rows = [type("Row", (), {"pk": at, "place": at << 25, "scale": scale, "vector": code}) for at, (scale, code) in
+            enumerate(map(in_bytes, vectors), start=1)]  # fmt: skip
+    matrix.add(rows[:5])
+    matrix.add(rows[5:])
+    for at, vector in enumerate(vectors, start=1):
+        best = matrix.nearest(vector, 3, 0.1, ())[0]
+        assert best.pk == at
+        assert best.similarity == pytest.approx(1.0, abs=0.01)
+        assert {near.place >> 25 for near in matrix.nearest(vector, 20, -0.5, [3])} == {3}
+    matrix.remove([1])
+    assert 1 not in {near.pk for near in matrix.nearest(vectors[0], 12, 0.1, ())}
+    assert SemanticConfig().threshold < 1
