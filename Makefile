@@ -95,6 +95,7 @@ docs: $(STAMP)
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/diagrams.py
 	$(BIN)/python docs/picture.py
+	TZ=UTC $(BIN)/python docs/screenshots.py
 
 # The variable silences an announcement of the tool; it reads files and fetches nothing.
 site: $(STAMP)

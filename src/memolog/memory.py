@@ -46,7 +46,7 @@ from memolog.errors import ConfigError, Conflict, InputError, MemologError, NotS
 from memolog.events import Bus, Event, new_generation_event
 from memolog.items.calls import Items
 from memolog.log.due import WaitingLog, WaitingThread, Why
-from memolog.log.inspection import LogPage, Origin, ResourceSummary, ThreadSummary, UsageDay
+from memolog.log.inspection import Activity, LogPage, Origin, ResourceSummary, ThreadSummary, UsageDay
 from memolog.log.journal import ContextRecord, RequestSize, StoredEvent
 from memolog.log.render import Log, reading_order
 from memolog.log.snapshot import OTHER_ROWS, GroupRow, Snapshot
@@ -1264,6 +1264,10 @@ class Memory:
             return overridden(self.config.completed(stored), thread.overrides)[0]
 
         return await components.store.inspection.threads(resource, limit, after, config_for)
+
+    async def activity(self) -> Activity:
+        """Return the work under way in the whole database: threads that are not observed, runs, and rows to index."""
+        return await (await self.open()).store.inspection.activity(self.clock.now())
 
     async def latest_resources(self, *, limit: int = 50) -> tuple[ResourceSummary, ...]:
         """Return the resources with threads, the latest active first, with their numbers of threads and messages."""

@@ -27,7 +27,7 @@ from memolog.core.run import KeptPrompt, Run, Usage, UsageTotal
 from memolog.core.thread import ThreadInfo, Unchanged
 from memolog.db.scope import Page
 from memolog.events import Event
-from memolog.log.inspection import LogPage, Origin, ResourceSummary, ThreadSummary, UsageDay
+from memolog.log.inspection import Activity, LogPage, Origin, ResourceSummary, ThreadSummary, UsageDay
 from memolog.log.journal import ContextRecord, RequestSize, StoredEvent
 from memolog.log.render import Log
 from memolog.log.snapshot import GroupRow
@@ -830,6 +830,8 @@ class SyncMemory:
 
         For the next page, pass its `next` as `after`. `Thread.status` returns more about one thread.
         """
+    def activity(self) -> Activity:
+        """Return the work under way in the whole database: threads that are not observed, runs, and rows to index."""
     def latest_resources(self, *, limit: int = 50) -> tuple[ResourceSummary, ...]:
         """Return the resources with threads, the latest active first, with their numbers of threads and messages."""
     def usage_by_day(

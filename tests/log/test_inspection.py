@@ -35,6 +35,8 @@ async def test_the_threads_of_all_resources_come_in_pages_with_the_sizes_of_thei
         await say(memory, thread, 2, resource)
         clock.advance(seconds=60)
     await memory.thread("t3", resource="alice").observe()
+    activity = await memory.activity()
+    assert (activity.unobserved, dict(activity.runs)) == (2, {})
     first = await memory.overview(limit=2)
     second = await memory.overview(limit=2, after=first.next)
     assert [one.thread.id for one in (*first, *second)] == ["t3", "t2", "t1"]

@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime
 from memolog.core.clock import from_micros, to_micros
 from memolog.core.config import Config
 from memolog.core.exact_json import JsonValue, loads
+from memolog.core.measures import RunState
 from memolog.core.observation import Observation, Span
 from memolog.core.run import Run, UsageTotal
 from memolog.core.thread import ThreadInfo
@@ -28,11 +29,13 @@ from memolog.log.store import observation_from_row, sources_by_line
 q = load_queries("log/inspection")
 runs = load_queries("log/runs")
 measures = load_queries("log/measures")
+search = load_queries("search/search")
 threads = load_queries("messages/threads")
 
 # The most lines that one line replaces or that a reflection drops, of those that are read.
 _MOST_RELATED = 200
 _DAY_SECONDS = 86_400
+_COUNTED = 10_000
 
 ConfigFor = Callable[[Mapping[str, JsonValue], ThreadInfo], Config]
 """Returns the configuration of a thread, from the stored settings of its resource."""
@@ -65,6 +68,18 @@ class ThreadSummary:
     running: int
     failed: int
     last_error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """The work under way in a database, from a few quick sums. `Memory.measures` says which of it is due."""
+
+    unobserved: int
+    """How many threads have messages that no log covers."""
+    runs: Mapping[tuple[str, RunState], int]
+    """The runs without a result, by kind and state."""
+    unindexed: int
+    """How many rows the search index does not have yet, of at most 10,000 that are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +145,16 @@ class Inspection(Calls):
             )
             for row in rows
         )
+
+    @reads
+    def activity(self, now: datetime) -> Script[Activity]:
+        """Return the work under way in the whole database."""
+        unobserved = (yield q.unobserved())[0].threads
+        found: dict[tuple[str, RunState], int] = {
+            (row.kind, row.state): row.runs for row in (yield measures.open_runs(now=to_micros(now)))
+        }
+        unindexed = (yield search.count_all_waiting(limit=_COUNTED))[0].waiting
+        return Activity(unobserved=unobserved, runs=found, unindexed=unindexed)
 
     @reads
     def threads(

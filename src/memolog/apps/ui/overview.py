@@ -27,12 +27,12 @@ async def overview(request: Request) -> Response:
         return show(request, "overview.html", threads=threads, figures=None, resources=())
     today = memory.clock.now().astimezone(UTC)
     start = datetime.combine(today.date() - timedelta(days=_DAYS - 1), datetime.min.time(), UTC)
-    resources, usage, measures = await asyncio.gather(
+    resources, usage, activity = await asyncio.gather(
         memory.latest_resources(limit=_RESOURCES + 1),
         memory.usage_by_day(since=start, resource=resource),
-        memory.measures(),
+        memory.activity(),
     )
-    figures = {"measures": measures, "waiting": sum(measures.backlog.values()), **_cost(usage, today)}
+    figures = {"activity": activity, **_cost(usage, today)}
     return show(
         request,
         "overview.html",

@@ -6,6 +6,11 @@ GROUP BY t.resource
 ORDER BY MAX(t.updated_at) DESC, t.resource
 LIMIT :limit
 
+-- unobserved --
+-- How many threads have messages that the log of the thread, or the shared log of the resource, does not cover.
+SELECT COUNT(*) AS threads FROM threads t
+WHERE t.last_seq > 0 AND NOT EXISTS (SELECT 1 FROM cursors c WHERE c.thread_pk = t.pk AND c.seq >= t.last_seq)
+
 -- states --
 -- The sizes of tails, logs and buffered groups, and the failures. For :shared = 1, the log is that of the resource.
 SELECT t.pk, l.failures, l.last_error_at, l.last_error,
