@@ -34,6 +34,7 @@ from memolog.testing import ScriptedModel
 from table import percentile, table
 
 MESSAGE = re.compile(r"<message>\[(\d+)\][^\n]*\n(.*?)\n</message>", re.DOTALL)
+LINE = re.compile(r"^\s*(o\d+) (.*)$", re.MULTILINE)
 TOKEN = "a-token-of-the-benchmark"  # noqa: S105
 SHORT = 1_000
 RESOURCES = 20
@@ -52,12 +53,14 @@ def said(number: int) -> NewMessage:
 
 
 class Brief(ScriptedModel):
-    """A model that observes every twelfth message, and reflects by keeping every line."""
+    """A model that observes every twelfth message, and reflects by keeping every third line."""
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the lines."""
         if request.purpose != "observe":
-            return await super().complete(request)
+            kept = LINE.findall(request.text.split("</log>")[0])[::3]
+            lines = [f"* {text} [{name}]" for name, text in kept]
+            return ModelReply(text="<observations>\n" + "\n".join(lines) + "\n</observations>")
         found = MESSAGE.findall(request.text)[1::12]
         lines = [f"* 🟡 {text.strip()} [{number}]" for number, text in found]
         return ModelReply(text="<observations>\n" + "\n".join(lines) + "\n</observations>")
