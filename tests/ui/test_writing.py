@@ -91,7 +91,9 @@ async def test_forgetting_shows_what_goes_and_wants_its_name(desk: Desk) -> None
     watched.expected = ("400",)
     resource = desk.memory.resource(RESOURCE)
     would = await resource.forget(thread="web", dry_run=True)
-    await watched.open(f"/forget?resource={RESOURCE}&thread=web&what=thread")
+    await watched.open(f"/time?resource={RESOURCE}&thread=web")
+    await page.click("text=Forget the thread")
+    await page.wait_for_url("**/forget?*")
     assert f"{would.messages}" in await page.inner_text("dl")
     assert await watched.violations() == []
     await page.fill("[name=typed]", "wed")

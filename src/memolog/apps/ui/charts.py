@@ -161,10 +161,10 @@ def timeline(marks: Sequence[tuple[float, str, str, str]], *, label: str, width:
         x = 12 + place * room
         shape = (
             Markup(
-                '<rect class="mark {}" x="{:.1f}" y="{}" width="5" height="{}" rx="2"><title>{}</title></rect>'
+                '<rect class="tick {}" x="{:.1f}" y="{}" width="5" height="{}" rx="2"><title>{}</title></rect>'
             ).format(kind, x - 2.5, middle - 20, 40, words)
             if href
-            else Markup('<circle class="mark {}" cx="{:.1f}" cy="{}" r="4"><title>{}</title></circle>').format(
+            else Markup('<circle class="tick {}" cx="{:.1f}" cy="{}" r="4"><title>{}</title></circle>').format(
                 kind, x, middle, words
             )
         )

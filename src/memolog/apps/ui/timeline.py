@@ -4,7 +4,9 @@ import asyncio
 import difflib
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from itertools import accumulate, pairwise
+from math import log1p
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -28,6 +30,13 @@ _LINES: Final = 400
 _PATIENCE: Final = 20.0
 
 
+# A pause of this many seconds is drawn nearly in proportion, a longer one shorter than it was.
+_SHORT_PAUSE: Final = 3600.0
+
+Mark: TypeAlias = tuple[datetime, str, str, str]
+"""What happened: its moment, its class in the style sheet, its words, and its link or nothing."""
+
+
 async def timeline(request: Request) -> Response:
     """Show the sizes of requests, the generations, a difference between two of them, and the log at a moment."""
     thread = thread_of(request)
@@ -38,6 +47,7 @@ async def timeline(request: Request) -> Response:
     activations = await _activations(request, thread)
     old, new, at = number_of(request, "old"), number_of(request, "new"), _moment(request)
     groups = await thread.as_of(at) if at is not None else ()
+    marks = _marks(request, history[:_ACTIVATIONS], activations)
     values: dict[str, Any] = {
         "generations": shown[:_GENERATIONS],
         "below": shown[_GENERATIONS - 1].number if len(shown) > _GENERATIONS else None,
@@ -46,7 +56,9 @@ async def timeline(request: Request) -> Response:
         "with_memory": [one.tokens for one in sizes],
         "without": [one.whole for one in sizes],
         "earlier": sizes[0].number if sizes and sizes[0].number > 1 else None,
-        "marks": _marks(request, history[:_ACTIVATIONS], activations),
+        "marks": _placed(marks) if marks else (),
+        "first": marks[0][0] if marks else None,
+        "last": marks[-1][0] if marks else None,
         "old": old,
         "new": new,
         "changes": await _changes(thread, old, new) if old is not None and new is not None else None,
@@ -62,12 +74,10 @@ async def _activations(request: Request, thread: Thread) -> "Sequence[StoredEven
     return await resource.journal(thread=thread.id, kinds="Activated", limit=_ACTIVATIONS)
 
 
-def _marks(
-    request: Request, history: Sequence[Generation], activations: "Sequence[StoredEvent]"
-) -> list[tuple[float, str, str, str]]:
-    """Return the activations and generations in the order of time, each with its place between the first and the last."""
+def _marks(request: Request, history: Sequence[Generation], activations: "Sequence[StoredEvent]") -> list[Mark]:
+    """Return the activations and generations in the order of time."""
     query = request.query_params
-    found: list[tuple[datetime, str, str, str]] = []
+    found: list[Mark] = []
     for event in activations:
         words = f"{event.at.astimezone():%Y-%m-%d %H:%M}: {counted(len(event.data['groups']), 'group')} activated"
         found.append((event.at, "activation", words, ""))
@@ -84,11 +94,18 @@ def _marks(
                 new=one.number,
             )
             found.append((one.created_at, kind, words, href))
-    found.sort(key=lambda mark: mark[0])
-    if not found:
-        return []
-    first, whole = found[0][0], (found[-1][0] - found[0][0]).total_seconds() or 1.0
-    return [((at - first).total_seconds() / whole, *rest) for at, *rest in found]  # pyright: ignore[reportReturnType]
+    return sorted(found, key=lambda mark: mark[0])
+
+
+def _placed(found: Sequence[Mark]) -> list[tuple[float, str, str, str]]:
+    """Return marks with their places from 0 to 1. The longer a pause is, the more it is shortened."""
+    reached = list(
+        accumulate(
+            (log1p((now[0] - before[0]).total_seconds() / _SHORT_PAUSE) for before, now in pairwise(found)), initial=0.0
+        )
+    )
+    whole = reached[-1] or 1.0
+    return [(place / whole, kind, words, href) for place, (_, kind, words, href) in zip(reached, found, strict=True)]
 
 
 def _moment(request: Request) -> datetime | None:
