@@ -430,7 +430,7 @@ class Thread(_Handle):
         """Return the observer runs over this thread and the reflector runs over its log, the newest first."""
         components = await self._connection.open()
         config = await components.config_for(self.resource)
-        snapshot = await components.store.logs.snapshot(self.resource, self.id, config.scope, create=False)
+        snapshot = await components.store.logs.snapshot(self.resource, self.id, config.scope, create=False, newest=1)
         found = await components.store.runs.list(self.resource, log_pk=snapshot.log.pk, limit=limit)
         return tuple(run for run in found if run.thread in {None, self.id})
 
