@@ -1263,15 +1263,15 @@ class Memory:
         def config_for(stored: JsonObject, thread: ThreadInfo) -> Config:
             return overridden(self.config.completed(stored), thread.overrides)[0]
 
-        return await components.store.inspection.threads(resource, limit, after, config_for)
+        return await components.store.survey.threads(resource, limit, after, config_for)
 
     async def activity(self) -> Activity:
         """Return the work under way in the whole database: threads that are not observed, runs, and rows to index."""
-        return await (await self.open()).store.inspection.activity(self.clock.now())
+        return await (await self.open()).store.survey.activity(self.clock.now())
 
     async def latest_resources(self, *, limit: int = 50) -> tuple[ResourceSummary, ...]:
         """Return the resources with threads, the latest active first, with their numbers of threads and messages."""
-        return await (await self.open()).store.inspection.resources(limit)
+        return await (await self.open()).store.survey.resources(limit)
 
     async def usage_by_day(
         self, *, since: datetime, resource: str | None = None, thread: str | None = None
@@ -1280,11 +1280,11 @@ class Memory:
 
         Without `resource`, of the whole database. `thread` is a thread of the resource.
         """
-        return await (await self.open()).store.inspection.usage_by_day(resource, thread, since)
+        return await (await self.open()).store.survey.usage_by_day(resource, thread, since)
 
     async def revision(self) -> tuple[int, ...]:
         """Return a tuple of numbers that differs after every change of the database. Compare it to detect changes."""
-        return await (await self.open()).store.journal.pulse_all()
+        return await (await self.open()).store.survey.pulse()
 
     async def check_ready(self) -> None:
         """Raise an error if the database cannot be read, or if its schema is not the one of this release."""

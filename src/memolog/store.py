@@ -30,7 +30,7 @@ from memolog.errors import ConfigError, NotADatabase
 from memolog.items.store import StoredItems
 from memolog.log.due import Due, Jobs
 from memolog.log.heartbeat import Leases, Processes
-from memolog.log.inspection import Inspection
+from memolog.log.inspection import Inspection, Survey
 from memolog.log.journal import Journal
 from memolog.log.measures import Measuring
 from memolog.log.runs import Extracts, Runs
@@ -117,6 +117,7 @@ class Store:
         self.due, self.jobs = Due(engine), Jobs(engine)
         self.measuring = Measuring(engine)
         self.inspection = Inspection(engine)
+        self.survey = Survey(engine)
         self.journal = Journal(engine)
         of_logs = (engine, clock, new_id, render)
         self.withdrawals = Withdrawals(*of_logs)

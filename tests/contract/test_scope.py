@@ -42,6 +42,7 @@ from memolog.working_memory.document import replaced
 NOT_OF_A_RESOURCE: Final = {
     "processes",
     "due",
+    "survey",
     "measuring",
     "doctor",
     "cache",
@@ -292,6 +293,8 @@ GOOD: Final[dict[str, object]] = {
     "updated_at": NOW,
     "last": 0,
     "limit": 10,
+    "shared": False,
+    "before": None,
     "namespace": ("notes",),
     "key": "hers",
     "changes": [ItemChange(("notes",), "hers", {"text": "mine"})],
@@ -317,6 +320,7 @@ OTHER_GOOD: Final[dict[tuple[str, str], object]] = {
     ("tasks.attach", "messages"): ["m1"],
     ("tasks.detach", "messages"): ["m1"],
     ("tasks.search", "query"): "First",
+    ("inspection.log_page", "messages"): None,
 }
 # Further values of a parameter: keys are small numbers and easily guessed, and things have several names.
 OTHER_NAMES: Final[dict[str, Sequence[object]]] = {
@@ -343,6 +347,8 @@ FURTHER: Final[dict[str, Sequence[dict[str, object]]]] = {
     "tombstones.find": [{"messages": [UserMessage("lost")], "is_history": True}],
     "forgetting.older": [{"messages": AFTER, "prompts": AFTER, "events": AFTER}],
     "working_memory.versions": [{"before": 2}],
+    "journal.sizes": [{"before": 99}],
+    "inspection.log_page": [{"shared": True}, {"messages": Span(first=1, last=2)}],
     "tasks.create": [{"created_from": ("m1",)}, {"blocked_by": ("task",)}, {"parent": "T-1"}],
     "tasks.edit": [{"task": "T-1", "title": "changed"}],
     "tasks.find": [{"name": "T-1"}, {"name": "First"}],

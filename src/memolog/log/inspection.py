@@ -132,8 +132,8 @@ class Origin:
     """The observations that the reflection which made this one dropped."""
 
 
-class Inspection(Calls):
-    """Reads pages for people. Every call but those for the whole database is for one resource."""
+class Survey(Calls):
+    """Reads across resources, for a person who looks at the whole database."""
 
     @reads
     def resources(self, limit: int) -> Script[tuple[ResourceSummary, ...]]:
@@ -190,6 +190,14 @@ class Inspection(Calls):
         key = None if thread is None or resource is None else (yield from reading_thread(resource, thread)).pk
         rows = yield q.usage_by_day(resource=resource, thread_pk=key, since=to_micros(since))
         return tuple(map(_usage_day, rows))
+
+    async def pulse(self) -> tuple[int, ...]:
+        """Return a tuple of numbers that differs after every change of any resource."""
+        return (await self.engine.fetch(runs.pulse_all(), tuple[int, ...]))[0]
+
+
+class Inspection(Calls):
+    """Reads pages of a log, and where its lines come from. Every call is for one resource."""
 
     @reads
     def log_page(

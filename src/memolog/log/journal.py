@@ -112,10 +112,6 @@ class Journal(Calls):
         check_ids(resource=resource)
         return (await self.engine.fetch(q.pulse(resource=resource), tuple[int, ...]))[0]
 
-    async def pulse_all(self) -> tuple[int, ...]:
-        """Return a tuple of numbers that differs after every change of any resource."""
-        return (await self.engine.fetch(q.pulse_all(), tuple[int, ...]))[0]
-
     @writes("journal.add_context")
     def add_context(
         self,
