@@ -25,6 +25,7 @@ TABLE: dict[str, tuple[list[str], list[str]]] = {
         ["openai"],
         [f"{ADAPTERS}/test_anthropic_streams.py", f"{ADAPTERS}/test_anthropic_translation.py", *CLIENTS],
     ),
+    "adk": (["anthropic", "openai"], [f"{ADAPTERS}/adk"]),
     "google": (["anthropic", "openai"], [f"{ADAPTERS}/google"]),
     "langchain": ([], [f"{ADAPTERS}/langchain"]),
     "pydantic-ai": (
