@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from memolog.core.config import RecallConfig as RecallConfig
     from memolog.core.config import ReflectionConfig as ReflectionConfig
     from memolog.core.config import RetentionConfig as RetentionConfig
+    from memolog.core.config import SemanticConfig as SemanticConfig
     from memolog.core.message import AssistantMessage as AssistantMessage
     from memolog.core.message import FilePart as FilePart
     from memolog.core.message import Message as Message
@@ -84,6 +85,7 @@ _HOMES = {
         "RecallConfig",
         "ReflectionConfig",
         "RetentionConfig",
+        "SemanticConfig",
     ),
     "memolog.core.message": (
         "AssistantMessage",

@@ -34,7 +34,7 @@ from memolog.observer.extractors import Extractor, Extractors
 from memolog.observer.llm import Observer, observers_of
 from memolog.observer.model import Model, check_model, close_model
 from memolog.observer.model_choice import ModelPair, ModelSpec, models_for
-from memolog.observer.run import RunExecutor
+from memolog.observer.run import RunExecutor, spent_of
 from memolog.outbox import READING_SETTINGS, Outbox, Pending, Spent
 from memolog.search.background import OWN, BackgroundIndexing
 from memolog.search.embedding import Embedder
@@ -343,9 +343,9 @@ class Connection:
         return indexer, vectors
 
     def _semantic(self, store: Store, embedder: Embedder, owner: str) -> Semantic:
-        async def may_spend() -> bool:
-            budget = self.config.budget if self.config.budget_scope == "all" else None
-            return budget is None or await store.spent() < budget
+        async def may_spend(resource: str, thread: str | None) -> bool:
+            budget = self.config.budget
+            return budget is None or await spent_of(store, resource, thread, self.config) < budget
 
         around = Around(
             owner=owner,

@@ -225,7 +225,7 @@ class Store:
         self.cache.factors.put((resource, canonical_model(lesson.model)), new.factor)
 
     async def spent(self) -> float:
-        """Return the cost of observing and reflecting so far in dollars, for all resources together."""
+        """Return the cost of all requests but those of turns so far in dollars, for all resources together."""
         return await self.engine.read(summing_spent)
 
     async def resources(self, *, also_forgotten: bool = False) -> tuple[str, ...]:

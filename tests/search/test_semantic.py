@@ -1,10 +1,18 @@
 """Search by meaning on each engine, with an embedder of hashed pieces of words: similar words have similar vectors."""
 
 import asyncio
+import json
+import os
 import re
+import subprocess
+import sys
+from array import array
+from base64 import b64encode
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any, cast
 from unittest.mock import patch
 from zlib import crc32
@@ -16,13 +24,12 @@ from contract.raw_sql import run_sql
 from kit.clock import until
 from kit.engines import OpenMemory, memories
 from kit.talk import found, hold, save_texts, store_of
-from memolog import Config, Memory, RecallConfig
-from memolog.core.config import SemanticConfig
+from memolog import Config, Memory, RecallConfig, SemanticConfig
 from memolog.errors import ConfigError
 from memolog.events import Degraded, Event
 from memolog.models import CallableEmbedder
 from memolog.search import background
-from memolog.search.embedding import Matrix, Near, in_bytes, is_for_meaning, unit
+from memolog.search.embedding import Embedded, Matrix, Near, in_bytes, is_for_meaning, unit
 from memolog.search.query import parse
 from memolog.testing import FakeClock
 
@@ -377,6 +384,104 @@ async def test_vectors_are_made_in_the_background_and_counted(open_memory: OpenM
     assert any("The key is" in text for text in hashed.texts)
     await memory.resource("alice").search(f"which key is {secret}")
     assert not any(secret in text for text in hashed.texts)
+
+
+class Paid(Hashed):
+    """An embedder that costs a cent for each text."""
+
+    async def embed(self, texts: Sequence[str], *, is_query: bool = False) -> Embedded:
+        """Return the vectors and the cost."""
+        return Embedded(vectors=self(texts), tokens=len(texts), cost=0.01 * len(texts))
+
+
+@pytest.mark.parametrize(
+    ("scope", "counts"),
+    [("thread", (4, 4, 4)), ("resource", (4, 0, 4)), ("all", (4, 0, 0))],
+    ids=lambda one: str(one)[:8],
+)
+async def test_vectors_count_against_the_budget(open_memory: OpenMemory, scope: str, counts: tuple[int, ...]) -> None:
+    """A spent budget of a thread, a resource or the database stops the embedder. With more money the vectors are made."""
+    config = Config.from_dict({"budget": 0.03, "budget_scope": scope})
+    embedder = Paid()
+    memory = open_memory(config, embedder=embedder)
+    events: list[Event] = []
+    memory.subscribe(events.append)
+    made: list[int] = []
+    for thread, resource in (("t1", "alice"), ("t2", "alice"), ("t3", "bob")):
+        before = await vectors_in(memory)
+        await save_texts(memory, thread, *TEXTS, resource=resource)
+        await memory.resource(resource).index()
+        made.append(await vectors_in(memory) - before)
+        assert (await memory.thread(thread, resource=resource).status()).budget_left == 0.0
+    assert tuple(made) == counts
+    # The next text of a thread without money, and the query of a resource without money.
+    await save_texts(memory, "t1", "A typewriter.")
+    await memory.index()
+    await memory.resource("alice").index()
+    assert await vectors_in(memory) == sum(counts)
+    calls = len(embedder.texts)
+    assert (PHOTO in await found(memory, ASKED)) is (scope == "thread")
+    assert len(embedder.texts) == calls + (scope == "thread")
+    told = [event.resource for event in events if isinstance(event, Degraded) and "budget is spent" in event.error]
+    assert told == (["alice", "bob"] if scope == "all" else ["alice"])
+    if memory.address != ":memory:":
+        richer = open_memory(Config.from_dict({"budget": 1.0, "budget_scope": scope}), embedder=Paid())
+        await richer.index()
+        assert await vectors_in(richer) == 13
+
+
+class Embeddings(BaseHTTPRequestHandler):
+    """A server with OpenAI's embeddings protocol."""
+
+    def do_POST(self) -> None:
+        """Answer with the vectors of the texts."""
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        texts = [asked["input"]] if isinstance(asked["input"], str) else asked["input"]
+        vectors: list[Any] = Hashed()(texts)
+        if asked.get("encoding_format") == "base64":
+            vectors = [b64encode(array("f", vector).tobytes()).decode() for vector in vectors]
+        data = [{"object": "embedding", "index": at, "embedding": vector} for at, vector in enumerate(vectors)]
+        usage = {"prompt_tokens": 7 * len(texts), "total_tokens": 7 * len(texts)}
+        body = json.dumps({"object": "list", "data": data, "model": asked["model"], "usage": usage}).encode()
+        self.send_response(200 if self.path == "/v1/embeddings" and asked["model"] == "tiny" else 404)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
+        """Print nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    """Return the address of the model of a server of embeddings on this machine."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Embeddings) as one:
+        thread = Thread(target=one.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{one.server_port}/v1#tiny"
+        one.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("engine_name", ["sqlite", "postgres"], indirect=True)
+async def test_a_worker_makes_vectors_with_a_server(open_memory: OpenMemory, address: str, server: str) -> None:
+    """A worker calls the server of the setting. A process without background work embeds its queries there."""
+    memory = open_memory(Config(background="worker", embedder=server))
+    await save_texts(memory, "t1", *TEXTS)
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "memolog", "worker", "--once", "--json", "--db", address],
+        env={**os.environ, "MEMOLOG_EMBEDDER": server},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done
+    store = await store_of(memory)
+    assert await run_sql(store, "SELECT COUNT(*) FROM search_vectors WHERE place > 0") == [(4,)]
+    lines = await store.ledger.lines("alice")
+    assert ("other", 7 * await vectors_in(memory)) in [(line.kind, line.total.input_tokens) for line in lines]
+    assert PHOTO in await found(memory, ASKED)
 
 
 async def test_a_failing_embedder_degrades_to_words(open_memory: OpenMemory) -> None:

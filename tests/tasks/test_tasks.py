@@ -8,6 +8,7 @@ import pytest
 
 from contract.raw_sql import run_sql
 from kit.engines import a_memory
+from kit.models import PRICE, Priced
 from kit.talk import hold, store_of
 from memolog import AssistantMessage, Config, ObservationConfig, UserMessage
 from memolog.core.observation import Span
@@ -140,6 +141,27 @@ async def test_a_written_summary_is_used_if_it_cites(
         assert "Watch the weather" in model.requests[-1].text
         cost = await (await memory.open()).store.ledger.lines("alice", task=(await tasks.get("T-1")).id)
         assert any(line.kind == "other" for line in cost) is not isinstance(answer, Exception)
+
+
+async def test_a_summary_counts_against_the_budget(tmp_path: Path, clock: FakeClock) -> None:
+    """Its cost is a part of what was spent; without money no model is asked."""
+    model = Priced()
+    config = SMALL.with_overrides({"budget": 1.0})
+    async with Memory(tmp_path / "m.db", model=model, config=config, clock=clock) as memory:
+        tasks = memory.resource("alice").tasks(thread="t1")
+        await tasks.create("Watch the weather")
+        await tasks.claim("T-1")
+        await talk(memory, "it rains")
+        await memory.thread("t1", resource="alice").observe()
+        await tasks.draft_summary("T-1")
+        status = await memory.thread("t1", resource="alice").status()
+        assert status.budget_left == pytest.approx(1.0 - PRICE * len(model.requests))
+    calls = len(model.requests)
+    assert calls > 1
+    config = SMALL.with_overrides({"budget": PRICE})
+    async with Memory(tmp_path / "m.db", model=model, config=config, clock=clock) as memory:
+        draft = await memory.resource("alice").tasks(thread="t1").draft_summary("T-1")
+    assert (len(model.requests), draft.model) == (calls, "extractive")
 
 
 async def test_the_edge_tells_of_tasks_and_the_prefix_does_not(memory: Memory, clock: FakeClock) -> None:

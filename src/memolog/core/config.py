@@ -369,7 +369,7 @@ class Config(SettingGroup):
     budget: float | None = declare(
         optional(dollars()),
         None,
-        "The most US dollars for observing and reflecting, checked before every call; None: no limit.",
+        "The most US dollars for observing, reflecting and embedding, checked before every call; None: no limit.",
     )
     budget_scope: BudgetScope = declare(
         choice(*get_args(BudgetScope)),

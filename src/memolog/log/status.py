@@ -60,7 +60,7 @@ class Status:
     covered: int = 0
     """How many of the live messages the log covers."""
     budget_left: float | None = None
-    """The US dollars left for observing and reflecting. 0 if the budget is spent, None if no budget is set."""
+    """The US dollars left for observing, reflecting and embedding. 0 if the budget is spent, None if no budget is set."""
 
     def _repr_html_(self) -> str:
         rows = [

@@ -109,6 +109,13 @@ class Ledger(TimedCalls):
         return UsageTotal(cost=sum(line.total.cost for line in lines), **sums)
 
     @reads
+    def spent_outside(self, resource: str) -> Script[float]:
+        """Return the cost of all requests but those of turns that belong to no thread of a resource."""
+        check_ids(resource=resource)
+        rows = yield q.sum_spent_outside(resource=resource)
+        return int(rows[0].cost) / NANO
+
+    @reads
     def calibration(self, resource: str, model: str) -> Script[Calibration]:
         """Return the calibration of a model. `model` may be any of its names. The factor is 1 if no calibration is stored."""
         check_ids(resource=resource, model=model)
@@ -170,7 +177,7 @@ def check_usage(usage: Usage) -> None:
 
 
 def summing_spent() -> Script[float]:
-    """Return the cost of observing and reflecting, the sum of all resources."""
+    """Return the cost of all requests but those of turns, the sum of all resources."""
     rows = yield q.sum_spent()
     return int(rows[0].cost) / NANO
 

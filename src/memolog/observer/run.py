@@ -86,12 +86,18 @@ if TYPE_CHECKING:
 
 
 async def spent_of(store: "Store", resource: str, thread: str | None, config: Config) -> float:
-    """Return the dollars spent on observing and reflecting, within the scope of the budget."""
+    """Return the dollars spent within the scope of the budget: on observing, reflecting, vectors and summaries of tasks.
+
+    If the budget is that of a thread, work that belongs to no thread has a budget of its own.
+    """
     if config.budget_scope == "all":
         return await store.spent()
+    if config.budget_scope == "thread" and thread is None:
+        return await store.ledger.spent_outside(resource)
     of = thread if config.budget_scope == "thread" else None
     lines = await store.ledger.lines(resource, thread=of)
-    return sum(line.total.cost for line in lines if line.kind in {"observe", "reflect"})
+    # The requests of turns are those of the agent.
+    return sum(line.total.cost for line in lines if line.kind != "turn")
 
 
 class ModelCalls:

@@ -55,8 +55,8 @@ class Around:
     """Stores the usage of a request for a resource."""
     tell: Callable[[str, object], None]
     """Reports that something failed, with the resource and the error."""
-    may_spend: Callable[[], Awaitable[bool]]
-    """Returns whether the budget allows another request."""
+    may_spend: Callable[[str, str | None], Awaitable[bool]]
+    """Returns whether the budget allows another request for a resource and one of its threads, or no thread."""
     is_read_only: bool = False
 
 
@@ -76,6 +76,10 @@ class Semantic:
         self._is_replaced = self._is_tidy = self._has_claim = False
         """Whether another embedder was chosen, whether the vectors of earlier ones were deleted, and whether this process has
         claimed the making of vectors."""
+        self._refused: dict[str | None, int] = {}
+        """By resource, or None for all, the last key of the queue up to which the texts that wait are those of spent budgets."""
+        self._told: set[str] = set()
+        """The resources of which it was reported that a budget is spent."""
         self._queries = Cache[str, Array](_QUERIES)
         self._failures = 0
         self._resume_at = 0.0
@@ -111,12 +115,12 @@ class Semantic:
         known = self._queries.get(clean)
         if known is not None or not clean:
             return known
-        if asyncio.get_running_loop().time() < self._resume_at or not await self._around.may_spend():
+        if asyncio.get_running_loop().time() < self._resume_at or not await self._may_spend(resource, None):
             return None
         budget = current_budget()
         # In a turn, the rest of the time is for the search by words.
         seconds = self.config.timeout if budget is None else min(self.config.timeout, budget.left / 2)
-        vector = (await self._embed([(resource, clean)], seconds, is_query=True))[0]
+        vector = (await self._embed([Wanted(0, 0, resource, clean)], seconds, is_query=True))[0]
         self._queries.put(clean, vector)
         return vector
 
@@ -137,6 +141,8 @@ class Semantic:
         """
         made = 0
         await self._choose()
+        if resource is not None:
+            self._refused.pop(resource, None)
         while count := await self.make_batch(resource):
             made += count
             if is_heard() and resource is not None and self._key is not None:
@@ -158,9 +164,7 @@ class Semantic:
         if self._is_replaced:
             return 0
         key, owner = await self._choose(), self._around.owner
-        batch = await self.vectors.batch(key, self._around.redact, limit=_TEXTS_AT_ONCE, resource=resource)
-        if batch is None:
-            raise self._replaced()
+        batch, is_partial = await self._next_batch(key, resource)
         if not batch:
             await self._tidy(key, resource)
             return 0
@@ -171,10 +175,8 @@ class Semantic:
             if not claimed:
                 return None
             self._has_claim = True
-        if not await self._around.may_spend():
-            return 0
         texts = [one for one in batch if one.text.strip()]
-        arrays = await self._embed([(one.resource, one.text) for one in texts], _REQUEST_SECONDS) if texts else []
+        arrays = await self._embed(texts, _REQUEST_SECONDS) if texts else []
         if any(len(array) != self._dimension for array in arrays):
             # The model has another dimension than before under the same name, so all vectors are made again.
             self._dimension = len(arrays[0])
@@ -185,7 +187,37 @@ class Semantic:
         if await self.vectors.add(key, made) is None:
             raise self._replaced()
         self._failures, self._resume_at = 0, 0.0
+        if is_partial:
+            self._refused[resource] = batch[-1].pk
         return len(batch)
+
+    async def _next_batch(self, key: int, resource: str | None) -> tuple[list[Wanted], bool]:
+        """Return the next texts whose budget is not spent, and whether others were among them.
+
+        The others stay in the queue. As a budget is a setting, this process does not look at them again, except for `index`.
+        """
+        while True:
+            after = self._refused.get(resource, 0)
+            batch = await self.vectors.batch(
+                key, self._around.redact, limit=_TEXTS_AT_ONCE, resource=resource, after=after
+            )
+            if batch is None:
+                raise self._replaced()
+            accounts = dict.fromkeys((one.resource, one.thread) for one in batch)
+            paid = {account for account in accounts if await self._may_spend(*account)}
+            chosen = [one for one in batch if (one.resource, one.thread) in paid]
+            if chosen or not batch:
+                return chosen, len(chosen) < len(batch)
+            self._refused[resource] = batch[-1].pk
+
+    async def _may_spend(self, resource: str, thread: str | None) -> bool:
+        """Return whether the budget allows another request, and report the first time that it does not."""
+        may_spend = await self._around.may_spend(resource, thread)
+        if not may_spend and resource not in self._told:
+            self._told.add(resource)
+            what = f"The budget is spent, so the embedder {self.embedder.name} is not called. Search finds words only."
+            self._around.tell(resource, what)
+        return may_spend
 
     async def _tidy(self, key: int, resource: str | None) -> None:
         """Let PostgreSQL compare all vectors, delete those of earlier embedders, and let other processes make vectors."""
@@ -206,7 +238,7 @@ class Semantic:
         if self._key is None:
             found = await self.vectors.chosen(self.embedder.name)
             if found is None:
-                self._dimension = len((await self._embed([("", _PROBE)], _REQUEST_SECONDS))[0])
+                self._dimension = len((await self._embed([Wanted(0, 0, "", _PROBE)], _REQUEST_SECONDS))[0])
             else:
                 self._dimension = found[1]
             if found is None or not found[2]:
@@ -223,10 +255,10 @@ class Semantic:
             then="Set the same embedder for all processes. Until then this process searches by words.",
         )
 
-    async def _embed(self, texts: Sequence[tuple[str, str]], seconds: float, *, is_query: bool = False) -> list[Array]:
-        """Return the vectors of texts, each with its resource, and book the usage. A resource "" is not booked."""
+    async def _embed(self, texts: Sequence[Wanted], seconds: float, *, is_query: bool = False) -> list[Array]:
+        """Return the vectors of texts, and book the usage. That of a text without a resource is not booked."""
         async with asyncio.timeout(seconds):
-            made = await self.embedder.embed([text for _, text in texts], is_query=is_query)
+            made = await self.embedder.embed([one.text for one in texts], is_query=is_query)
         if len(made.vectors) != len(texts):
             raise InputError(
                 f"The embedder {self.embedder.name} returned {len(made.vectors)} vectors for {len(texts)} texts.",
@@ -235,17 +267,19 @@ class Semantic:
         await self._book(texts, made)
         return await asyncio.to_thread(lambda: [unit(vector) for vector in made.vectors])
 
-    async def _book(self, texts: Sequence[tuple[str, str]], made: Embedded) -> None:
-        """Store the usage of a request. The resources share it by the lengths of their texts."""
-        shares: dict[str, int] = {}
-        for resource, text in texts:
-            shares[resource] = shares.get(resource, 0) + len(text)
+    async def _book(self, texts: Sequence[Wanted], made: Embedded) -> None:
+        """Store the usage of a request. The threads share it by the lengths of their texts."""
+        shares: dict[tuple[str, str | None], int] = {}
+        for one in texts:
+            account = (one.resource, one.thread)
+            shares[account] = shares.get(account, 0) + len(one.text)
         total = sum(shares.values()) or 1
-        for resource, share in shares.items():
+        for (resource, thread), share in shares.items():
             if resource and not self._around.is_read_only:
                 part = share / total
                 tokens, cost = round(made.tokens * part), made.cost * part
-                usage = Usage(model=self.embedder.name, input_tokens=tokens, cost=cost, kind="other")
+                name = self.embedder.name
+                usage = Usage(model=name, input_tokens=tokens, cost=cost, kind="other", thread=thread)
                 await self._around.book(resource, usage)
 
     def failed(self, error: Exception, resource: str = "") -> float:

@@ -46,6 +46,8 @@ class Wanted(NamedTuple):
     doc: int
     resource: str
     text: str
+    thread: str | None = None
+    """The thread to which its cost belongs, if there is one."""
 
 
 class Vectors(Calls):
@@ -100,9 +102,12 @@ class Vectors(Calls):
         await self.engine.write(script, name="vectors.release")
 
     async def batch(
-        self, embedder: int, redact: Redact, *, limit: int, resource: str | None = None
+        self, embedder: int, redact: Redact, *, limit: int, resource: str | None = None, after: int = 0
     ) -> list[Wanted] | None:
-        """Return the next texts without a vector, of one resource or of all. Return None if the embedder was replaced."""
+        """Return the next texts without a vector, of one resource or of all. Return None if the embedder was replaced.
+
+        `after` is the key in the queue after which they are.
+        """
         while is_filled := await self._fill(embedder):
             pass
         if is_filled is None:
@@ -110,9 +115,9 @@ class Vectors(Calls):
 
         def script() -> Script[tuple[Sequence[Row], Sequence[Row], Sequence[Row]]]:
             if resource is None:
-                rows = yield q.wanted(embedder_pk=embedder, limit=limit)
+                rows = yield q.wanted(embedder_pk=embedder, limit=limit, after=after)
             else:
-                rows = yield q.wanted_of(embedder_pk=embedder, resource=resource, limit=limit)
+                rows = yield q.wanted_of(embedder_pk=embedder, resource=resource, limit=limit, after=after)
             docs = [row.doc for row in rows]
             if not docs:
                 return rows, (), ()
@@ -120,7 +125,8 @@ class Vectors(Calls):
 
         rows, messages, lines = await self.engine.read(script, brief=False)
         texts = await asyncio.to_thread(_texts, messages, lines, redact)
-        return [Wanted(row.pk, row.doc, row.resource, texts.get(row.doc, "")) for row in rows]
+        threads: dict[int, str | None] = {row.doc: row.thread for row in (*messages, *lines)}
+        return [Wanted(row.pk, row.doc, row.resource, texts.get(row.doc, ""), threads.get(row.doc)) for row in rows]
 
     async def _fill(self, embedder: int) -> bool | None:
         """Put the next documents into the queue of a new embedder. Return whether there may be more, or None if it is gone."""

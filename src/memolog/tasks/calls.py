@@ -12,6 +12,7 @@ from memolog.core.observation import TRACES, Observation, Priority
 from memolog.db.scope import check_limit
 from memolog.errors import Conflict, InputError, MemologError, TaskMoveRefused, TaskNotFound
 from memolog.observer.model import Model, ModelRequest, complete_in_time, reason_of
+from memolog.observer.run import spent_of
 from memolog.search.search import SearchOptions, search_memory
 from memolog.tasks.claims import TaskClaims
 from memolog.tasks.dependencies import TaskLinks
@@ -172,7 +173,11 @@ class Tasks(TaskStore, TaskLinks, TaskClaims):
         return written(answer, observations, components.writer.name) or draft(found, observations, most=most)
 
     async def _ask(self, components: Components, model: Model, task: Task, request: ModelRequest) -> str:
-        """Return the reply of a model, and store its cost. Return an empty text if the model fails."""
+        """Return the reply of a model, and store its cost. Return an empty text if the model fails or the budget is spent."""
+        budget = components.config.budget
+        if budget is not None and await spent_of(components.store, self.resource, None, components.config) >= budget:
+            _log.warning("the budget is spent, so no model writes a summary of %s", task.handle)
+            return ""
         try:
             reply = await complete_in_time(model, request)
         except Exception as error:  # noqa: BLE001 - a model may raise any error; then the extractive draft is used

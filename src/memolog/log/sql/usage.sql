@@ -41,8 +41,13 @@ ORDER BY SUM(u.cost) DESC, SUM(u.input_tokens + u.output_tokens) DESC, t.id
 LIMIT :limit
 
 -- sum_spent --
--- The sum of all resources, because the budget is a limit for the whole database.
-SELECT COALESCE(SUM(u.cost), 0) AS cost FROM usage u WHERE u.kind IN ('observe', 'reflect')
+-- The sum of all resources, for a budget of the whole database. Requests of turns are those of the agent, which have no budget.
+SELECT COALESCE(SUM(u.cost), 0) AS cost FROM usage u WHERE u.kind IN ('observe', 'reflect', 'other')
+
+-- sum_spent_outside --
+-- The same for the requests of a resource that belong to no thread.
+SELECT COALESCE(SUM(u.cost), 0) AS cost FROM usage u
+WHERE u.resource = :resource AND u.thread_pk IS NULL AND u.kind IN ('observe', 'reflect', 'other')
 
 -- calibrations_of --
 -- All calibrations of a resource. Python code compares the names, because one model can have several names.

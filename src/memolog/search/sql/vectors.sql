@@ -41,23 +41,25 @@ UPDATE search_embedders SET filled = :filled WHERE pk = :embedder_pk
 SELECT w.pk, w.doc, s.resource FROM search_vector_queue w JOIN search_scopes s ON s.pk = w.scope_pk
 
 -- wanted --
-{select_wanted} WHERE w.embedder_pk = :embedder_pk ORDER BY w.pk LIMIT :limit
+{select_wanted} WHERE w.embedder_pk = :embedder_pk AND w.pk > :after ORDER BY w.pk LIMIT :limit
 
 -- wanted_of --
-{select_wanted} WHERE w.embedder_pk = :embedder_pk AND s.resource = :resource ORDER BY w.pk LIMIT :limit
+{select_wanted} WHERE w.embedder_pk = :embedder_pk AND s.resource = :resource AND w.pk > :after ORDER BY w.pk LIMIT :limit
 
 -- count_wanted_of --
 SELECT COUNT(*) AS wanted FROM search_vector_queue w JOIN search_scopes s ON s.pk = w.scope_pk
 WHERE w.embedder_pk = :embedder_pk AND s.resource = :resource
 
 -- message_texts --
-SELECT d.doc, m.parts, m.search, m.speaker
-FROM search_docs d JOIN messages m ON m.pk = d.source_pk
+SELECT d.doc, m.parts, m.search, m.speaker, t.id AS thread
+FROM search_docs d JOIN messages m ON m.pk = d.source_pk JOIN threads t ON t.pk = m.thread_pk
 WHERE d.doc IN (:docs[]) AND d.doc > 0
 
 -- line_texts --
-SELECT d.doc, o.state, o.text, o.verbatim, o.files
+SELECT d.doc, o.state, o.text, o.verbatim, o.files, t.id AS thread
 FROM search_docs d JOIN observations o ON o.pk = d.source_pk
+JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk
+LEFT JOIN threads t ON t.pk = COALESCE(g.thread_pk, l.thread_pk)
 WHERE d.doc IN (:docs[]) AND d.source IN ('observation', 'reflection')
 
 -- claim_wanted --
