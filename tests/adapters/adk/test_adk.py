@@ -1,5 +1,6 @@
 """The plugin and the services of ADK, with a real runner against a scripted Gemini API. Run: make test-versions EXTRAS=adk."""
 
+import asyncio
 import json
 import re
 import warnings
@@ -23,15 +24,18 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from google.adk.agents import LlmAgent, ParallelAgent, RunConfig  # pyright: ignore[reportMissingImports]
     from google.adk.agents.run_config import StreamingMode  # pyright: ignore[reportMissingImports]
+    from google.adk.errors.already_exists_error import AlreadyExistsError  # pyright: ignore[reportMissingImports]
+    from google.adk.events import Event  # pyright: ignore[reportMissingImports]
     from google.adk.memory.memory_entry import MemoryEntry  # pyright: ignore[reportMissingImports]
     from google.adk.models import Gemini  # pyright: ignore[reportMissingImports]
     from google.adk.runners import Runner  # pyright: ignore[reportMissingImports]
     from google.adk.sessions import InMemorySessionService, Session  # pyright: ignore[reportMissingImports]
+    from google.adk.sessions.base_session_service import GetSessionConfig  # pyright: ignore[reportMissingImports]
     from google.adk.sessions.sqlite_session_service import SqliteSessionService  # pyright: ignore[reportMissingImports]
     from google.genai import Client, types  # pyright: ignore[reportMissingImports]
     from google.genai.errors import APIError  # pyright: ignore[reportMissingImports]
 
-    from memolog.adapters.adk import MemologMemoryService, MemologPlugin
+    from memolog.adapters.adk import MemologMemoryService, MemologPlugin, MemologSessionService
 
 APP, USER, OWNER = "travel", "alice", "travel/alice"
 
@@ -100,7 +104,8 @@ async def ask(runs: Any, text: str, *, session: str = "t1", streamed: bool = Fal
     return [event async for event in running]
 
 
-async def test_a_long_session_over_a_restart(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_ours", [False, True], ids=["sqlite", "memolog"])
+async def test_a_long_session_over_a_restart(tmp_path: Path, *, is_ours: bool) -> None:
     """200 turns over thresholds, with tools and streams: stored once, in order, in pairs, and each prompt extends the last."""
     prompts = Prompts()
 
@@ -112,7 +117,9 @@ async def test_a_long_session_over_a_restart(tmp_path: Path) -> None:
     for half in (range(1, 101), range(101, 201)):
         async with Memory(tmp_path / "m.db", config=SMALL) as memory:
             prompts.watch(memory)
-            sessions = SqliteSessionService(str(tmp_path / "sessions.db"))
+            sessions = (
+                SqliteSessionService(str(tmp_path / "sessions.db")) if not is_ours else MemologSessionService(memory)
+            )
             runs = runner(server.model(), sessions, MemologPlugin(memory))
             if half[0] == 1:
                 await sessions.create_session(app_name=APP, user_id=USER, session_id="t1")
@@ -122,14 +129,14 @@ async def test_a_long_session_over_a_restart(tmp_path: Path) -> None:
             await memory.settled()
             rows = await stored(memory, OWNER, "t1")
             usage = (await memory.thread("t1", resource=OWNER).status()).usage
+            session = await sessions.get_session(app_name=APP, user_id=USER, session_id="t1")
             await runs.close()
     assert [line for line in brief(rows) if line != "reasoning"] == expected(range(1, 201))
     check_pairs(rows)
     prompts.check(least_changes=5)
     assert usage.requests >= len(server.bodies)
     assert max(len(body["contents"]) for body in server.bodies) < 150
-    session = await sessions.get_session(app_name=APP, user_id=USER, session_id="t1")
-    assert {row.id for row in rows} <= {event.id for event in session.events}
+    assert [row.id for row in rows] == [event.id for event in session.events]
 
 
 async def test_what_the_model_sees() -> None:
@@ -161,12 +168,13 @@ async def test_what_the_model_sees() -> None:
         assert brief(rows)[-3:] == ["user: Both of you?", "assistant: done", "assistant: done"]
 
 
-async def test_failures_and_going_back() -> None:
+@pytest.mark.parametrize("is_ours", [False, True], ids=["in memory", "memolog"])
+async def test_failures_and_going_back(*, is_ours: bool) -> None:
     """A refused question is withdrawn, other errors keep it, a stream that is left keeps what came, and a rewind is followed."""
     statuses = [400, 503]
     server = Server(lambda body: Reply(status=statuses.pop(0)) if statuses else talk(body))
     with SyncMemory(":memory:") as memory:
-        sessions = InMemorySessionService()
+        sessions = MemologSessionService(memory) if is_ours else InMemorySessionService()
         await sessions.create_session(app_name=APP, user_id=USER, session_id="t1")
         runs = runner(server.model(), sessions, MemologPlugin(memory))
         for number in (1, 2):
@@ -194,6 +202,64 @@ async def test_failures_and_going_back() -> None:
 
 async def _rows(memory: SyncMemory) -> Any:
     return memory.run(stored(memory.asynchronous, OWNER, "t1"))
+
+
+async def test_the_session_service(tmp_path: Path) -> None:
+    """Events come back exactly, states have their scopes, a forgotten message is gone, and errors are those of the kit."""
+    here: Any = {"app_name": APP, "user_id": USER}
+    thought = types.Part(text="hm", thought=True, thought_signature=b"\xff\xfe~?")
+    picture = types.Part(inline_data=types.Blob(data=b"\x89PNG\xff\xfb\xef", mime_type="image/png"))
+    asks_user = types.Part(function_call=types.FunctionCall(id="adk-1", name="adk_request_confirmation", args={"a": 1}))
+    async with Memory(tmp_path / "m.db") as memory:
+        service = MemologSessionService(memory)
+        await service.create_session(**here, session_id="t1", state={"s": 1, "user:v": 5, "temp:x": 0})
+        with pytest.raises(AlreadyExistsError):
+            await service.create_session(**here, session_id="t1")
+        said = [
+            Event(author="user", invocation_id="i1", message=types.UserContent([types.Part(text="Look:"), picture])),
+            Event(
+                author="guide",
+                invocation_id="i1",
+                message=types.ModelContent([thought, asks_user, types.Part(text="No.")]),
+            ),
+            Event(
+                author="guide",
+                invocation_id="i1",
+                branch="a.b",
+                message=types.ModelContent([thought, types.Part(text="x")]),
+            ),
+            Event(author="guide", state={"n": {"deep": [1, None]}, "user:u": 2, "app:a": 3, "temp:t": 4}),
+            Event(author="guide", message=types.ModelContent("long " * 30_000)),
+        ]
+        session = await service.get_session(**here, session_id="t1")
+        stale = session.model_copy(deep=True)
+        for event in said:
+            await service.append_event(session, event)
+        await service.append_event(session, said[-1])
+        assert session.state["temp:t"] == 4
+        with pytest.raises(ValueError, match="Read it again"):
+            await service.append_event(stale, Event(author="user", message="late"))
+    async with Memory(tmp_path / "m.db") as memory:
+        service = MemologSessionService(memory)
+        read = await service.get_session(**here, session_id="t1")
+        assert [event.model_dump() for event in read.events] == [event.model_dump() for event in session.events]
+        assert read.state == {"n": {"deep": [1, None]}, "s": 1, "user:u": 2, "user:v": 5, "app:a": 3}
+        assert read.last_update_time == said[-1].timestamp
+        other = await service.create_session(app_name=APP, user_id="bob")
+        assert other.state == {"app:a": 3}
+        assert await service.get_user_state(**here) == {"u": 2, "v": 5}
+        assert [one.id for one in (await service.list_sessions(app_name=APP)).sessions] == ["t1", other.id]
+        assert [one.id for one in (await service.list_sessions(**here)).sessions] == ["t1"]
+        last = await service.get_session(**here, session_id="t1", config=GetSessionConfig(num_recent_events=2))
+        assert [event.id for event in last.events] == [event.id for event in said[-2:]]
+        await memory.resource(OWNER).forget(thread="t1", message=said[0].id)
+        left = await service.get_session(**here, session_id="t1")
+        assert not left.events[0].content.parts
+        await service.delete_session(**here, session_id="t1")
+        assert await service.get_session(**here, session_id="t1") is None
+        assert not (await service.list_sessions(**here)).sessions
+        with pytest.raises(ValueError, match="not found"):
+            await service.append_event(left, Event(author="user", message="late"))
 
 
 async def test_the_memory_service() -> None:
@@ -225,13 +291,20 @@ async def test_the_memory_service() -> None:
 
 
 def test_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first snippet of the guide runs as it stands, with another model."""
+    """The snippets of the guide run as they stand, with another model."""
     monkeypatch.chdir(tmp_path)
     guide = (Path(__file__).parents[3] / "docs" / "guides" / "adk.md").read_text("utf-8")
-    found = re.search(r"```py\n(.*?)```", guide, re.DOTALL)
-    assert found is not None
+    first, second, third = re.findall(r"```py\n(.*?)```", guide, re.DOTALL)
     server = Server(lambda _: Reply(text="In the Aurora."))
-    exec(found[1].replace('model="gemini-3-flash"', "model=scripted"), {"scripted": server.model()})  # noqa: S102
+    exec(first.replace('model="gemini-3-flash"', "model=scripted"), {"scripted": server.model()})  # noqa: S102
     with SyncMemory("memolog.db") as memory:
         said = memory.thread("rome", resource="alice").messages(before=10).items
-    assert [message.text for message in said] == ["Where do we sleep?", "In the Aurora."]
+        assert [message.text for message in said] == ["Where do we sleep?", "In the Aurora."]
+        named: dict[str, Any] = {"memory": memory, "agent": agent(server.model()), "sessions": InMemorySessionService()}
+        for snippet in (second, third):
+            exec(snippet, named)  # noqa: S102
+            runs = named["runner"]
+            asyncio.run(runs.run_debug("And there?", user_id=USER, session_id="oslo"))
+            seen = asyncio.run(runs.session_service.get_session(app_name=APP, user_id=USER, session_id="oslo"))
+            assert len(seen.events) == 2
+        assert len(memory.run(stored(memory.asynchronous, OWNER, "oslo"))) == 4

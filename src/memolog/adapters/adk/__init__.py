@@ -10,5 +10,6 @@ if (error := missing("google" if find_spec("google") is None else "google.adk", 
 
 from memolog.adapters.adk.memory_service import MemologMemoryService
 from memolog.adapters.adk.plugin import MemologPlugin
+from memolog.adapters.adk.session_service import MemologSessionService
 
-__all__ = ["MemologMemoryService", "MemologPlugin"]
+__all__ = ["MemologMemoryService", "MemologPlugin", "MemologSessionService"]

@@ -5,13 +5,16 @@ The type checker does not see the package, because it is not installed for it. S
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any, Final, TypeAlias
 
+from memolog import NotFound
 from memolog.adapters.google.messages import from_contents
 from memolog.core.message import NewMessage
+from memolog.memory import Resource
 from memolog.transfer.conversation import as_data
 from memolog.transfer.exact import Json
 
@@ -60,11 +63,7 @@ def message_of(event: Any) -> NewMessage | None:
     if event.partial or not event.content or not event.content.parts:
         return None
     data = content_json(event.content)
-    parts = [part for part in data["parts"] if not _is_of_the_kit(part)]
-    if is_aside(event):
-        parts = [part for part in parts if "text" in part and not part.get("thought")]
-    # The last piece of a stream may have no more than this.
-    parts = [part for part in parts if part not in ({}, {"text": ""})]
+    parts = [part for part in data["parts"] if is_kept(part, event)]
     if not parts:
         return None
     role = "user" if event.author == "user" else data.get("role") or "model"
@@ -80,6 +79,30 @@ def message_of(event: Any) -> NewMessage | None:
 def is_aside(place: Any) -> bool:
     """Return whether an event or an invocation belongs to a branch: a parallel agent or a task."""
     return bool(place.branch or getattr(place, "isolation_scope", None))
+
+
+def is_kept(part: Json, event: Any) -> bool:
+    """Return whether the message of an event has this part."""
+    # The last piece of a stream may have no more than an empty text.
+    if part in ({}, {"text": ""}) or _is_of_the_kit(part):
+        return False
+    return not is_aside(event) or ("text" in part and not part.get("thought"))
+
+
+async def rewind_with(resource: Resource, thread: str, events: Sequence[Any], event: Any) -> None:
+    """Rewind a thread if an event rewinds the session. `events` are the events before it."""
+    gone = event.actions.rewind_before_invocation_id
+    first = next((n for n, one in enumerate(events) if gone and one.invocation_id == gone), None)
+    if first is None:
+        return
+    kept = 0
+    for earlier in reversed(events[:first]):
+        with suppress(NotFound):
+            rows = await resource.message(earlier.id, thread=thread)
+            if live := [row for row in rows if row.state == "live"]:
+                kept = live[-1].seq
+                break
+    await resource.thread(thread).rewind(to=kept)
 
 
 def _is_of_the_kit(part: Json) -> bool:

@@ -88,8 +88,10 @@ async def _add(resource: Resource, thread: str, said: Sequence[NewMessage]) -> N
 
 
 async def _found(resource: Resource, query: str, limit: int) -> list[tuple[SearchResult, Json]]:
-    answer = await resource.search(query, limit=limit, sources=("raw", "compacted", "observation"))
-    return [(result, await _content(resource, result)) for result in answer.results]
+    answer = await resource.search(query, limit=limit + 1, sources=("raw", "compacted", "observation"))
+    # The tool `preload_memory` searches with the question, which is stored already.
+    others = [result for result in answer.results if result.content.strip() != query.strip()]
+    return [(result, await _content(resource, result)) for result in others[:limit]]
 
 
 async def _content(resource: Resource, result: SearchResult) -> Json:

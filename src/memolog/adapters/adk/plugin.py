@@ -5,19 +5,23 @@ The plugin saves the events of the session, whichever service keeps them. The me
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final, cast
 
 from memolog import Context, NewMessage, NotFound
 from memolog.adapters.adk.events import (
+    KEY,
     Owner,
     content_json,
     content_of,
     is_aside,
     message_of,
     resource_of,
+    rewind_with,
     without_made_ids,
 )
+from memolog.adapters.alignment import after_last_answer
 from memolog.adapters.driver import Driver
 from memolog.adapters.google.messages import to_request
 from memolog.adapters.guards import check_memory
@@ -27,6 +31,7 @@ from memolog.core.run import Usage
 from memolog.errors import MemologError
 from memolog.memory import Memory
 from memolog.sync import SyncMemory
+from memolog.transfer.conversation import as_data
 from memolog.transfer.exact import Json
 
 _BasePlugin: Final[Any] = import_module("google.adk.plugins.base_plugin").BasePlugin
@@ -69,6 +74,7 @@ class MemologPlugin(_BasePlugin):
             session = invocation.session
             resource = resource_of(self._owner, session.app_name, session.user_id)
             run = _Run(self._driver.memory, resource, session.id, zone=self._zone)
+            run.invocation = invocation.invocation_id
             self._runs[invocation.invocation_id] = run
         return run
 
@@ -126,6 +132,7 @@ class MemologPlugin(_BasePlugin):
 class _Run(AgentTurn):
     """The turn of an invocation."""
 
+    invocation = ""
     beside = 0
     """The number of tokens of the instructions and tools of the last request."""
 
@@ -158,6 +165,15 @@ class _Run(AgentTurn):
     async def take_back(self) -> None:
         """Withdraw what the provider refused, and save nothing more."""
         self._is_refused = True
+        with suppress(NotFound):
+            newest = await self.memory.thread(self.thread, resource=self.resource).messages(before=_LAST, limit=_PAGE)
+            live = [row for row in newest.items if row.state == "live"]
+            # A session service of this package saves events before the turn does.
+            self._repeated += tuple(
+                row.seq
+                for row in after_last_answer(live)
+                if as_data(row.metadata.get(KEY)).get("invocation") == self.invocation
+            )
         await super().take_back()
 
     async def _record(self, said: Sequence[tuple[NewMessage, Usage | None]]) -> None:
@@ -204,17 +220,9 @@ class _Run(AgentTurn):
 
     async def _rewind(self, events: Sequence[Any], stored: int) -> None:
         """Rewind the thread if an event after the stored ones rewinds the session."""
-        for event in events[stored:]:
-            gone = event.actions.rewind_before_invocation_id
-            first = next((n for n, one in enumerate(events) if gone and one.invocation_id == gone), None)
-            if first is None or first >= stored:
-                continue
-            kept = 0
-            for earlier in reversed(events[:first]):
-                if rows := [row for row in await self.rows(earlier.id) if row.state == "live"]:
-                    kept = rows[-1].seq
-                    break
-            await self.memory.thread(self.thread, resource=self.resource).rewind(to=kept)
+        resource = self.memory.resource(self.resource)
+        for place in range(stored, len(events)):
+            await rewind_with(resource, self.thread, events[:place], events[place])
 
 
 # ---------------------------------------------------------------- requests
