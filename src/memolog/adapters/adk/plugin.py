@@ -165,7 +165,8 @@ class _Run(AgentTurn):
     async def take_back(self) -> None:
         """Withdraw what the provider refused, and save nothing more."""
         self._is_refused = True
-        with suppress(NotFound):
+        # The caller must get the error of the provider, even if the database cannot be read.
+        with suppress(MemologError):
             newest = await self.memory.thread(self.thread, resource=self.resource).messages(before=_LAST, limit=_PAGE)
             live = [row for row in newest.items if row.state == "live"]
             # A session service of this package saves events before the turn does.
