@@ -107,6 +107,22 @@ async def test_search_opens_a_result_in_its_thread(visit: Watched) -> None:
     await expect(page.locator(".message.lit, #sources blockquote").first).to_be_visible()
 
 
+async def test_a_search_in_everything_goes_on_in_one_resource(visit: Watched) -> None:
+    """More results are other results, and what was chosen in the form stays."""
+    page = visit.page
+    await visit.open("/search?q=late+fee&source=raw&context=1")
+    shown = await page.locator(".hit .text").all_inner_texts()
+    await page.click("text=More results")
+    await page.wait_for_url("**resource=mira**")
+    more = await page.locator(".hit .text").all_inner_texts()
+    assert more
+    assert not {*shown} & {*more}
+    assert await page.locator("[value=raw], [name=context]").evaluate_all("all => all.every(one => one.checked)")
+    visit.expected = ("400",)
+    await visit.open("/search?q=late+fee&thread=api")
+    await expect(page.locator("main")).to_contain_text("Name the resource too.")
+
+
 async def test_what_the_model_saw(visit: Watched) -> None:
     """The context now and at earlier requests: its parts, what changed, and how much a prompt cache reuses."""
     page = visit.page

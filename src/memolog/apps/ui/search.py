@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from memolog.apps.ui.view import Page, memory_of, resource_of, show
-from memolog.errors import MemologError
+from memolog.errors import InputError, MemologError
 from memolog.search.values import SOURCES
 
 if TYPE_CHECKING:
@@ -33,23 +33,23 @@ async def search(request: Request) -> Response:
         return show(request, "search.html", answers=(), known=(), **values)
     memory = memory_of(request)
     named = cast("tuple[Source, ...]", chosen) or None
+    if given.get("thread") and not resource:
+        raise InputError("A thread belongs to a resource, and the search names none.", then="Name the resource too.")
+    asked: dict[str, Any] = {
+        "context": 1 if given.get("context") == "1" else 0,
+        "sources": named,
+        "by": "thread" if given.get("by") == "thread" else "message",
+        "explain": True,
+    }
     if resource:
         found = await memory.resource(resource).search(
-            query,
-            thread=given.get("thread") or None,
-            limit=_RESULTS,
-            context=1 if given.get("context") == "1" else 0,
-            sources=named,
-            by="thread" if given.get("by") == "thread" else "message",
-            explain=True,
-            cursor=given.get("cursor"),
+            query, thread=given.get("thread") or None, limit=_RESULTS, cursor=given.get("cursor"), **asked
         )
         return show(request, "search.html", answers=[(resource, found)], known=(), **values)
     # A search is for one resource. The best ones of several cannot be ranked with each other, so each has its own list.
     known = await memory.latest_resources(limit=_RESOURCES + 1)
     answers = [
-        (one.id, await memory.resource(one.id).search(query, limit=_OF_EACH, sources=named, explain=True))
-        for one in known[:_RESOURCES]
+        (one.id, await memory.resource(one.id).search(query, limit=_OF_EACH, **asked)) for one in known[:_RESOURCES]
     ]
     return show(request, "search.html", answers=[pair for pair in answers if pair[1].results], known=known, **values)
 
