@@ -47,3 +47,24 @@ async def test_words_of_the_conversation(client: httpx.AsyncClient) -> None:
     """The pages show what was said."""
     for path in ("/thread", "/context", "/search", "/recall"):
         assert "part" in (await client.get(path, params={"q": "green", "ref": "g1"})).text
+
+
+@pytest.mark.parametrize("value", ["-1", "9223372036854775808", "9" * 5000, "first", "0001-01-01T00:00+14:00"])
+async def test_an_address_with_nonsense(client: httpx.AsyncClient, value: str) -> None:
+    """A number or a moment that cannot be is said to be wrong. The page does not fail."""
+    for path, name in (
+        ("/thread", "at"),
+        ("/thread", "before"),
+        ("/context", "n"),
+        ("/time", "before"),
+        ("/time", "below"),
+        ("/time", "at"),
+        ("/why", "before"),
+        ("/working-memory", "before"),
+        ("/cost", "days"),
+    ):
+        answer = await client.get(path, params={name: value})
+        assert answer.status_code == 400, (path, name, answer.text)
+        assert f"`{name}` must be" in answer.text
+    answer = await client.get("/time", params={"old": value, "new": "1"})
+    assert answer.status_code == 400, answer.text

@@ -115,7 +115,7 @@ def _moment(request: Request) -> datetime | None:
         return None
     try:
         return datetime.fromisoformat(value).astimezone()
-    except ValueError:
+    except (ValueError, OverflowError):
         raise InputError(
             f"`at` must be a date with a time, got {value[:40]!r}.", then="Write 2026-03-14T09:15."
         ) from None

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import parse_qsl, urlencode
@@ -17,6 +18,8 @@ from memolog.memory import Memory, Resource, Thread
 
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 Subject: TypeAlias = Literal["memory", "resource", "thread"]
+# No database counts further. Larger numbers would not fit into its columns.
+_MOST: Final = 10**15
 # The parameters of an address that say what a page is about. They are in the links to the other pages too.
 _SUBJECTS: Final = ("resource", "thread")
 
@@ -102,16 +105,16 @@ def field_of(form: Mapping[str, str], name: str) -> str:
 
 
 def number_of(request: Request, name: str) -> int | None:
-    """Return a whole number of the address, or None if it is missing. Raise InputError for anything else."""
+    """Return a whole number of the address from 0 on, or None if it is missing. Raise InputError for anything else."""
     value = request.query_params.get(name)
     if not value:
         return None
-    try:
-        return int(value)
-    except ValueError:
-        raise InputError(
-            f"`{name}` must be a whole number, got {value[:40]!r}.", then="Follow a link of the page."
-        ) from None
+    with suppress(ValueError):
+        if 0 <= (found := int(value)) <= _MOST:
+            return found
+    raise InputError(
+        f"`{name}` must be a whole number from 0 to {_MOST:,}, got {value[:40]!r}.", then="Follow a link of the page."
+    )
 
 
 def address(path: str, **parameters: object) -> str:
