@@ -123,6 +123,17 @@ async def test_a_search_in_everything_goes_on_in_one_resource(visit: Watched) ->
     await expect(page.locator("main")).to_contain_text("Name the resource too.")
 
 
+async def test_the_source_of_a_line_about_a_tool_has_its_words(visit: Watched) -> None:
+    """What a tool was asked and what it answered is quoted, on the page of the line as beside the log."""
+    page = visit.page
+    await visit.open("/search?q=ran+pytest&resource=mira&source=observation")
+    await page.click("text=where it comes from >> nth=0")
+    await expect(page.locator(".quote").first).to_contain_text("pytest -q")
+    await expect(page.locator(".quote").first).to_contain_text("call")
+    await page.click("text=Show it in its thread")
+    await expect(page.locator("#sources .quote").first).to_contain_text("pytest -q")
+
+
 async def test_what_the_model_saw(visit: Watched) -> None:
     """The context now and at earlier requests: its parts, what changed, and how much a prompt cache reuses."""
     page = visit.page
