@@ -11,7 +11,7 @@ from playwright.async_api import Browser
 
 from memolog import Memory
 from memolog.apps.ui import UiSettings
-from memolog.core.observation import Observation
+from memolog.core.observation import Observation, Span
 from ui.browser import Watched, one_loop, visiting
 from ui.conftest import TOKEN, inspecting
 from ui.worked import HOSTILE, RESOURCE, THREAD
@@ -83,6 +83,30 @@ async def test_from_a_belief_to_its_correction(desk: Desk) -> None:
     await page.wait_for_selector(".statement:has-text('10 euros')")
     context = await desk.memory.thread(THREAD, resource=RESOURCE).context()
     assert "capped at 10 euros" in context.system
+
+
+async def test_a_corrected_line_says_who_wrote_it(desk: Desk) -> None:
+    """It is not said to be observed. It is shown in its thread also where a reflection has merged it."""
+    watched, page = desk.watched, desk.watched.page
+    old = (await desk.memory.thread(THREAD, resource=RESOURCE).log_page(messages=Span(first=17, last=17))).lines[0]
+    assert old.state == "superseded"
+    await watched.open(f"/observation?resource={RESOURCE}&thread={THREAD}&id={old.id}")
+    await page.fill("[name=text]", "The late fee is capped at 10 euros a loan.")
+    await page.click("button:has-text('Correct')")
+    await page.wait_for_selector("text=Written by a person. Corrected from")
+    assert await page.locator("text=In the log since").count() == 0
+    await page.click("text=Show it in its thread")
+    await page.wait_for_selector(".log .line[aria-current]:has-text('10 euros')")
+    await page.wait_for_selector("#sources:has-text('A person corrected it.')")
+    # From the message, the line that the model sees is in view.
+    await watched.open(f"/thread?resource={RESOURCE}&thread={THREAD}&at=17&log=messages")
+    lines = page.locator(".log .line.lit")
+    assert await lines.count() >= 2
+    seen = page.locator(".log .line.lit:not(.gone):has-text('10 euros')")
+    top, column = await seen.bounding_box(), await page.locator(".log").bounding_box()
+    assert top is not None
+    assert column is not None
+    assert column["y"] <= top["y"] < column["y"] + column["height"]
 
 
 async def test_forgetting_shows_what_goes_and_wants_its_name(desk: Desk) -> None:

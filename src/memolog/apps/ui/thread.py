@@ -65,9 +65,15 @@ async def thread(request: Request) -> Response:
             before=request.query_params.get("logbefore"),
             limit=_LINES,
         )
+        # A line that is no longer in the log, or far up in it, is among those of its messages.
+        if line and not of_messages and window.span and line not in {one.id for one in log.lines}:
+            beside = await chosen.log_page(messages=window.span, limit=_LINES)
+            if line in {one.id for one in beside.lines}:
+                log, of_messages = beside, True
     prompts: tuple[KeptPrompt, ...] = ()
     if origin and origin.group.run:
         prompts = await chosen.prompts(origin.group.run.id)
+    of_lines = {one.id: _own_spans(one, chosen.id) for one in (log.lines if log else ())}
     return show(
         request,
         "thread.html",
@@ -82,7 +88,9 @@ async def thread(request: Request) -> Response:
         log=log,
         of_messages=of_messages,
         logbefore=request.query_params.get("logbefore"),
-        spans={one.id: _own_spans(one, chosen.id) for one in (log.lines if log else ())},
+        spans=of_lines,
+        # Without a selected line, those that come from the message of the address are lit.
+        lit_lines={one for one, found in of_lines.items() if not line and at in Numbers(found)},
         line=line,
         at=at,
         origin=origin,
@@ -105,8 +113,8 @@ class Numbers:
     def __init__(self, spans: Sequence[Span]) -> None:
         self._spans = spans
 
-    def __contains__(self, seq: int) -> bool:
-        return any(seq in span for span in self._spans)
+    def __contains__(self, seq: int | None) -> bool:
+        return seq is not None and any(seq in span for span in self._spans)
 
 
 async def _window(request: Request, chosen: Thread, last: int, at: int | None, spans: Sequence[Span]) -> Shown:

@@ -66,6 +66,11 @@ function reveal(element) {
   column.scrollTo({ top: column.scrollTop + far - column.clientHeight / 4 });
 }
 
+// Of several lines, the one that the model sees is shown first.
+function present(lines) {
+  return lines.find((one) => !one.classList.contains("gone")) || lines[0];
+}
+
 function lightMessages(line) {
   const spans = spansOf(line);
   const found = [...document.querySelectorAll(".message")].filter((one) =>
@@ -95,11 +100,15 @@ document.addEventListener("click", (event) => {
   clear();
   for (const one of lit) one.classList.add("lit");
   (line || link.closest(".message")).classList.add("lit");
-  reveal(lit[0]);
+  reveal(line ? lit[0] : present(lit));
   if (line) {
     line.setAttribute("aria-current", "true");
     history.replaceState(null, "", link.href);
-    window.htmx.ajax("GET", link.href, { target: "#sources", select: "#sources", swap: "outerHTML" });
+    window.htmx.ajax("GET", link.href, { target: "#sources", select: "#sources", swap: "outerHTML" }).then(() => {
+      // On a small screen the sources are below the log.
+      const sources = document.getElementById("sources");
+      if (sources && sources.getBoundingClientRect().top > window.innerHeight * 0.8) sources.scrollIntoView();
+    });
   }
 });
 
@@ -125,7 +134,7 @@ function arrive() {
   const lit = document.querySelector(".message.lit");
   if (lit) reveal(lit);
   else { const messages = document.querySelector(".messages"); if (messages && !location.search.includes("after=")) messages.scrollTop = messages.scrollHeight; }
-  const line = document.querySelector(".log .line[aria-current]");
+  const line = document.querySelector(".log .line[aria-current]") || present([...document.querySelectorAll(".log .line.lit")]);
   const log = document.querySelector(".log");
   if (line) reveal(line);
   else if (log) log.scrollTop = log.scrollHeight;
