@@ -4,6 +4,7 @@ import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 import httpx
 import pytest_asyncio
@@ -129,6 +130,24 @@ async def test_forgetting_shows_what_goes_and_wants_its_name(desk: Desk) -> None
     await page.click("button.grave")
     await page.wait_for_selector("h1:has-text('Forgotten')")
     assert "web" not in {one.id for one in (await resource.threads()).items}
+
+
+async def test_what_is_forgotten_is_shown_by_its_words_and_by_its_exact_name(desk: Desk) -> None:
+    """Nobody knows an observation by its id. A name with several spaces can be typed as the page shows it."""
+    watched, page = desk.watched, desk.watched.page
+    line = (await desk.memory.thread(THREAD, resource=RESOURCE).log())[0]
+    await watched.open(f"/forget?resource={RESOURCE}&thread={THREAD}&what=observation&id={line.id}")
+    assert line.text in await page.inner_text("blockquote")
+    message = (await desk.memory.thread(THREAD, resource=RESOURCE).messages(limit=1, before=2)).items[0]
+    await watched.open(f"/forget?resource={RESOURCE}&thread={THREAD}&what=message&id={message.id}")
+    assert " ".join(message.text.split())[:100] in await page.inner_text("blockquote")
+    name = "Invoices of  ACME "
+    await desk.memory.thread(name, resource=RESOURCE).save("A bill.")
+    await watched.open(f"/forget?resource={RESOURCE}&what=thread&thread={quote(name)}")
+    await page.fill("[name=typed]", "Invoices of ACME")
+    await page.click("button.grave")
+    await page.wait_for_selector("h1:has-text('Forgotten')")
+    assert "The thread Invoices of ACME of mira is gone" in " ".join((await page.inner_text("main")).split())
 
 
 async def test_tasks_and_the_working_memory_are_changed(desk: Desk) -> None:

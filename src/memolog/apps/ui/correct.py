@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from memolog.apps.ui.view import Page, address, field_of, form_of, memory_of, named, resource_of, see, show
-from memolog.core.message import Message
+from memolog.core.message import Message, part_text
 from memolog.core.observation import MARKS, Observation, Span
 from memolog.core.reports import Forgotten
 from memolog.errors import InputError, NotFound
@@ -110,6 +110,17 @@ def _target(request: Request) -> tuple[dict[str, str], str, str]:
     )
 
 
+async def _said(request: Request) -> str:
+    """Return the words of the observation or the message that is to be forgotten, so that nobody has to know it by its id."""
+    resource, query = resource_of(request), request.query_params
+    if query.get("what") == "observation":
+        return (await resource.origin(named(request, "id"))).observation.text
+    if query.get("what") == "message":
+        rows = await resource.message(named(request, "id"), thread=query.get("thread") or None)
+        return " ".join(part_text(part) for row in rows for part in row.parts)
+    return ""
+
+
 async def forget(request: Request) -> Response:
     """Show what would go, with a form in which its name must be typed; and after that was done, what has gone."""
     arguments, words, phrase = _target(request)
@@ -118,7 +129,8 @@ async def forget(request: Request) -> Response:
     chosen: dict[str, Any] = dict(arguments)
     if request.method == "POST":
         typed = (await form_of(request)).get("typed", "").strip()
-        if typed == phrase:
+        # A page shows several spaces as one, and none at the ends.
+        if typed.split() == phrase.split():
             gone = await resource_of(request).forget(**chosen)
     report = gone
     if report is None and may_write:
@@ -127,6 +139,7 @@ async def forget(request: Request) -> Response:
         "what": request.query_params.get("what"),
         "words": words,
         "phrase": phrase,
+        "text": "" if gone else await _said(request),
         "wrong": request.method == "POST" and gone is None,
         "gone": gone is not None,
         "report": report,
