@@ -4,10 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Route, expect
 
 from memolog import AssistantMessage, Memory, ToolCallPart, ToolMessage, UserMessage
 from memolog.apps.ui import Listening
+from memolog.apps.ui.app import PAGES
 from ui.browser import PATIENCE_MS, Watched, one_loop, visiting
 from ui.conftest import inspecting
 
@@ -204,3 +205,60 @@ async def test_an_open_page_follows_a_running_turn(browser: Browser, tmp_path: P
                 await expect(page.locator(".messages")).to_contain_text("By the inspector, yes.")
             await thread.observe()
             await expect(page.locator(".log")).to_contain_text("being watched")
+
+
+async def test_a_change_while_the_page_loads_is_not_missed(browser: Browser, tmp_path: Path) -> None:
+    """An answer that is older than the last change is loaded again, and a field in which somebody types stays as it is."""
+    address = str(tmp_path / "memolog.db")
+    async with Memory(address) as agent:
+        thread = agent.thread("t1", resource="alice")
+        await thread.save("The first message.")
+        await thread.context()
+        async with inspecting(address) as (_, at), visiting(browser, at.url) as watched:
+            page, held = watched.page, list[bool]()
+
+            async def older(route: Route) -> None:
+                answer = await route.fetch()
+                if not held:
+                    held.append(True)
+                    await thread.save("The last message.")
+                    await page.wait_for_function("() => window.changes >= 2")
+                await route.fulfill(response=answer)
+
+            await watched.open("/thread?resource=alice&thread=t1")
+            await expect(page.locator("#live")).to_have_text("live")
+            await page.evaluate(
+                "window.changes = 0; document.addEventListener('inspector:changed', () => { window.changes += 1; })"
+            )
+            await page.route("**/thread?*", older)
+            await thread.save("The second message.")
+            await expect(page.locator(".messages")).to_contain_text("The last message.")
+            await page.unroute("**/thread?*")
+            document = agent.resource("alice").working_memory()
+            await document.replace("# One\n", who="alice")
+            await watched.open("/working-memory?resource=alice")
+            await expect(page.locator("#live")).to_have_text("live")
+            await page.evaluate(
+                "window.changes = 0; document.addEventListener('inspector:changed', () => { window.changes += 1; })"
+            )
+            await page.fill("[name=old]", "7")
+            await document.replace("# Two\n", who="alice")
+            await page.wait_for_function("() => window.changes >= 1")
+            assert await page.input_value("[name=old]") == "7"
+            await page.locator("[name=old]").blur()
+            await expect(page.locator("main")).to_contain_text("Two")
+
+
+async def test_long_names_fit_a_phone(browser: Browser, tmp_path: Path) -> None:
+    """A name without a space is broken or cut on every page."""
+    address, name = str(tmp_path / "memolog.db"), "x" * 300
+    async with Memory(address) as memory:
+        thread = memory.thread(name, resource=name)
+        await thread.save("The late fee is 50 cents a day.")
+        await thread.observe()
+    size = {"width": 400, "height": 800}
+    async with inspecting(address, write=True) as (_, at), visiting(browser, at.url, viewport=size) as watched:
+        for page in PAGES:
+            if page.is_listed:
+                await watched.open(f"{page.path}?resource={name}&thread={name}")
+                assert await watched.page.evaluate("document.documentElement.scrollWidth") <= 400, page.path

@@ -7,11 +7,16 @@ const state = document.getElementById("live");
 // ------------------------------------------------------------ live
 
 let pending = false;
+// Whether something changed while the page was loading: what was loaded may be older.
+let missed = false;
 
 async function reload() {
   const part = document.querySelector("[data-live]");
-  if (!part || pending || document.hidden) return;
+  if (!part || document.hidden) return;
+  // What somebody types into a field of this part would be lost. The page is loaded when the field is left.
+  if (pending || document.activeElement?.closest("[data-live] :is(input, select, textarea)")) { missed = true; return; }
   pending = true;
+  missed = false;
   try {
     const answer = await fetch(location.href, { headers: { accept: "text/html" } });
     if (!answer.ok) return;
@@ -29,6 +34,7 @@ async function reload() {
     if (state) state.textContent = `updated ${new Date().toTimeString().slice(0, 8)}`;
   } finally {
     pending = false;
+    if (missed) reload();
   }
 }
 
@@ -43,6 +49,7 @@ function listen() {
   });
 }
 
+document.addEventListener("focusout", () => setTimeout(() => { if (missed) reload(); }));
 document.addEventListener("visibilitychange", () => { if (!document.hidden) reload(); });
 listen();
 
