@@ -54,7 +54,9 @@ async def enter(client: httpx.AsyncClient) -> None:
 async def test_the_token_becomes_a_cookie_and_leaves_the_address(client: httpx.AsyncClient) -> None:
     """The token is asked for once. What is left of the address after it is kept, and never leads to another host."""
     assert (await client.get("/")).status_code == 401
-    assert (await client.get("/", params={"token": f"{TOKEN}x"})).status_code == 403
+    wrong = await client.get("/", params={"token": f"{TOKEN}x"})
+    assert wrong.status_code == 403
+    assert 'name="token"' in wrong.text
     assert (await client.get("/")).status_code == 401
     answer = await client.get("/thread", params={"token": TOKEN, "resource": "a&b", "thread": "x/y"})
     assert answer.headers["location"] == "/thread?resource=a%26b&thread=x%2Fy"

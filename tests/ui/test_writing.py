@@ -150,6 +150,30 @@ async def test_what_is_forgotten_is_shown_by_its_words_and_by_its_exact_name(des
     assert "The thread Invoices of ACME of mira is gone" in " ".join((await page.inner_text("main")).split())
 
 
+async def test_two_people_correct_the_same_line(desk: Desk) -> None:
+    """The second is told what happened, and sees the words that were written. So with a task and the working memory."""
+    line = (await desk.memory.thread(THREAD, resource=RESOURCE).log())[1]
+    task = (await desk.memory.resource(RESOURCE).tasks().list(limit=1)).items[0].handle
+    first, second = desk.watched, await desk.watched.page.context.new_page()
+    first.expected = ("409",)
+    about = f"resource={RESOURCE}&thread={THREAD}"
+    for path, field, button, told in (
+        (f"/observation?{about}&id={line.id}", "text", "Correct", "Somebody has corrected or retracted this line"),
+        (f"/task?{about}&task={task}", "title", "Save", "It was changed after it was read"),
+        (f"/working-memory?{about}", "text", "Save as a new version", "Both changed"),
+    ):
+        await second.goto(f"{desk.base}{path}")
+        await first.open(path)
+        for page, words in ((first.page, "# Library\nOurs."), (second, "# Library\nTheirs, with some thought.")):
+            await page.fill(f"main [name={field}]", words)
+            await page.click(f"main button:has-text('{button}')")
+            await page.wait_for_load_state()
+        await second.wait_for_selector(f"text={told}")
+        assert await second.inner_text("h1") == "Not possible now"
+        if field == "text" and "id=" in path:
+            assert "Theirs, with some thought." in await second.inner_text("main")
+
+
 async def test_tasks_and_the_working_memory_are_changed(desk: Desk) -> None:
     """A task is created, edited, claimed, closed and reopened. The working memory gets a new version, and an old one again."""
     page, resource = desk.watched.page, desk.memory.resource(RESOURCE)

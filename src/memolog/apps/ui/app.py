@@ -34,17 +34,18 @@ from memolog.apps.ui import (
 )
 from memolog.apps.ui.guard import STATIC, TOKEN, App, Guard, Refusal, UiSettings
 from memolog.apps.ui.view import Endpoint, Page, Ui, address, show
-from memolog.errors import ConfigError, InputError, MemologError, NotFound, StoreBusy
+from memolog.errors import ConfigError, Conflict, InputError, MemologError, NotFound, StoreBusy
 from memolog.memory import Memory
 
 _log = logging.getLogger("memolog.ui")
 _FILES: Final = Path(__file__).with_name("static")
 _WORDS: Final = {
-    400: "The address is incomplete",
+    400: "That cannot be done",
     401: "Who are you?",
     403: "Not allowed",
     404: "Not found",
     405: "Not possible",
+    409: "Not possible now",
     500: "Something went wrong",
     503: "The database is busy",
 }
@@ -86,7 +87,8 @@ def ui_app(memory: Memory, settings: UiSettings, *, ending: asyncio.Event | None
 
     def refuse(refusal: Refusal) -> App:
         return HTMLResponse(
-            ui.render("refused.html", _error(refusal.status, refusal.what, refusal.then)), refusal.status
+            ui.render("refused.html", _error(refusal.status, refusal.what, refusal.then) | {"asks": refusal.asks}),
+            refusal.status,
         )
 
     return Guard(app, settings, refuse)
@@ -116,6 +118,8 @@ async def _memory_failed(request: Request, error: Exception) -> Response:
             status = 404
         case InputError():
             status = 400
+        case Conflict():
+            status = 409
         case StoreBusy():
             status = 503
         case _:

@@ -11,7 +11,7 @@ from memolog.apps.ui.view import Page, address, field_of, form_of, memory_of, na
 from memolog.core.message import Message, part_text
 from memolog.core.observation import MARKS, Observation, Span
 from memolog.core.reports import Forgotten
-from memolog.errors import InputError, NotFound
+from memolog.errors import Conflict, InputError, NotFound
 from memolog.memory import Resource
 
 # The most sources of an observation that are shown, and the most messages of each.
@@ -75,7 +75,14 @@ async def correct(request: Request) -> Response:
     priority = form.get("priority") or None
     if priority is not None and priority not in MARKS:
         raise InputError(f"There is no priority {priority[:40]!r}.", then=f"Use one of {', '.join(MARKS)}.")
-    made = await resource.edit_observation(named(request, "id"), field_of(form, "text"), priority=priority)
+    one, text = named(request, "id"), field_of(form, "text")
+    if (await resource.origin(one)).observation.state == "retracted":
+        raise Conflict(
+            "Somebody has corrected or retracted this line since the page was loaded.",
+            why=f"You wrote: {text}",
+            then="Find the present line in its thread, and correct that one.",
+        )
+    made = await resource.edit_observation(one, text, priority=priority)
     return _back(request, made.id)
 
 

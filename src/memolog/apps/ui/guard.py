@@ -70,11 +70,11 @@ class UiSettings:
 
 
 class Refusal(Exception):
-    """A request that is not answered: the status, what is wrong, and what to do."""
+    """A request that is not answered: the status, what is wrong, what to do, and whether the page asks for the token."""
 
-    def __init__(self, status: int, what: str, then: str = "") -> None:
+    def __init__(self, status: int, what: str, then: str = "", *, asks: bool = False) -> None:
         super().__init__(what)
-        self.status, self.what, self.then = status, what, then
+        self.status, self.what, self.then, self.asks = status, what, then, asks
 
 
 class Guard:
@@ -114,10 +114,10 @@ class Guard:
         given = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)).get(TOKEN)
         if given is not None and is_reading:
             if not hmac.compare_digest(given.encode(), self._settings.token.encode()):
-                raise Refusal(403, "The token in the address is wrong.", _ADVICE)
+                raise Refusal(403, "The token is wrong.", _ADVICE, asks=True)
             return self._entered, receive
         if not hmac.compare_digest(_cookie(headers, _cookie_name(scope)).encode(), self._cookie_value().encode()):
-            raise Refusal(401, "This browser has not been let in yet.", _ADVICE)
+            raise Refusal(401, "This browser has not been let in yet.", _ADVICE, asks=True)
         if is_reading:
             return self._app, receive
         if not self._settings.write:
@@ -194,7 +194,9 @@ class Guard:
         await send({"type": "http.response.body", "body": b""})
 
 
-_ADVICE: Final = "Open the address that `memolog ui` printed: it has the token."
+_ADVICE: Final = (
+    "Open the address that `memolog ui` printed, or enter the token: it is in that address, unless you chose one."
+)
 
 
 def _cookie_name(scope: Scope) -> str:
