@@ -205,6 +205,16 @@ async def test_an_open_page_follows_a_running_turn(browser: Browser, tmp_path: P
                 await expect(page.locator(".messages")).to_contain_text("By the inspector, yes.")
             await thread.observe()
             await expect(page.locator(".log")).to_contain_text("being watched")
+            # A column that is at its end stays there.
+            await thread.save("A long message.\n" * 100)
+            await expect(page.locator(".messages")).to_contain_text("A long message.")
+            await page.evaluate(
+                "{ const all = document.querySelector('.messages'); all.scrollTop = all.scrollHeight; }"
+            )
+            await thread.save("The end.\n" * 50)
+            await expect(page.locator(".messages")).to_contain_text("The end.")
+            left = "(all) => all.scrollHeight - all.clientHeight - all.scrollTop"
+            assert await page.locator(".messages").evaluate(left) < 4
 
 
 async def test_a_change_while_the_page_loads_is_not_missed(browser: Browser, tmp_path: Path) -> None:

@@ -6,6 +6,15 @@ const state = document.getElementById("live");
 
 // ------------------------------------------------------------ live
 
+// Farther than any column is long.
+const END = 1e9;
+
+// Whether a column is at its end, and nothing in it is selected: then it follows what comes.
+function isFollowed(column) {
+  return column.matches(".messages, .log") && !document.querySelector(".lit, .line[aria-current]")
+    && column.scrollTop + column.clientHeight > column.scrollHeight - 4;
+}
+
 let pending = false;
 // Whether something changed while the page was loading: what was loaded may be older.
 let missed = false;
@@ -24,7 +33,7 @@ async function reload() {
     if (!fresh || fresh.innerHTML === part.innerHTML) return;
     const open = new Set([...part.querySelectorAll("details[open][id]")].map((one) => one.id));
     const focused = document.activeElement && document.activeElement.id;
-    const scrolled = [...part.querySelectorAll("[data-scroll]")].map((one) => one.scrollTop);
+    const scrolled = [...part.querySelectorAll("[data-scroll]")].map((one) => (isFollowed(one) ? END : one.scrollTop));
     part.replaceWith(fresh);
     for (const one of fresh.querySelectorAll("details[id]")) if (open.has(one.id)) one.open = true;
     fresh.querySelectorAll("[data-scroll]").forEach((one, at) => { one.scrollTop = scrolled[at] || 0; });
