@@ -13,6 +13,8 @@ from memolog.core.message import part_text
 from memolog.core.observation import Span
 from memolog.text.dates import age, duration
 
+_OPEN: Final = Markup("<mark>")
+_CLOSE: Final = Markup("</mark>")
 _THOUSAND: Final = 1_000
 _MILLION: Final = 1_000_000
 # Control characters, and characters that turn the direction of the text around them. They are shown by their number, because a
@@ -104,10 +106,44 @@ def cut(text: str | None, most: int = 160) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def marked(snippet: str) -> Markup:
-    """Return a snippet of a search, whose matches « and » enclose, with `mark` elements."""
-    escaped = Markup.escape(plain(snippet))
-    return Markup(str(escaped).replace("«", "<mark>").replace("»", "</mark>"))  # noqa: S704 - escaped above
+def marked(snippet: str, exact: str = "") -> Markup:
+    """Return a snippet of a search, whose matches « and » enclose, with `mark` elements.
+
+    `exact` is the same part of the text without marks. Signs that are in it are of the text, and stay.
+    """
+    own = _own_signs(snippet, exact)
+    pieces: list[Markup] = []
+    is_open, done = False, 0
+    for hit in re.finditer("[«»]", snippet):
+        if hit.start() in own or (hit[0] == "«") is is_open:
+            continue
+        pieces += [Markup.escape(plain(snippet[done : hit.start()])), _CLOSE if is_open else _OPEN]
+        is_open, done = not is_open, hit.end()
+    return Markup("").join([*pieces, Markup.escape(plain(snippet[done:])), _CLOSE if is_open else ""])
+
+
+def _own_signs(snippet: str, exact: str) -> frozenset[int]:
+    """Return the places of those « and » in a snippet that its text has itself. All, if marks cannot be told from them."""
+    if not re.search("[«»]", exact):
+        return frozenset()
+    signs = frozenset(hit.start() for hit in re.finditer("[«»]", snippet))
+    whole = " ".join(exact.split())
+    letters = [at for at, char in enumerate(whole) if char not in "«»"]
+    first = len(snippet) - len(snippet.lstrip("…"))
+    words = re.sub("[«»]", "", snippet.strip("…"))
+    place = "".join(whole[at] for at in letters).find(words)
+    if place < 0 or not words:
+        return signs
+    at = letters[place]
+    while snippet[first] in "«»" and at and whole[at - 1] in "«»":
+        at -= 1
+    own: set[int] = set()
+    for here in range(first, len(snippet)):
+        if at < len(whole) and snippet[here] == whole[at]:
+            at += 1
+            if here in signs:
+                own.add(here)
+    return frozenset(own)
 
 
 def changed(diff: str) -> list[tuple[str, str]]:
