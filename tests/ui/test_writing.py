@@ -99,12 +99,19 @@ async def test_a_corrected_line_says_who_wrote_it(desk: Desk) -> None:
     await page.click("text=Show it in its thread")
     await page.wait_for_selector(".log .line[aria-current]:has-text('10 euros')")
     await page.wait_for_selector("#sources:has-text('A person corrected it.')")
+    # It stands where the model sees it, although it has the last number of its group.
+    thread = desk.memory.thread(THREAD, resource=RESOURCE)
+    seen = [one.id for one in await thread.log()]
+    beside = await thread.log_page(messages=Span(first=10, last=30))
+    assert [one.id for one in beside.lines if one.id in seen] == [
+        one for one in seen if one in {line.id for line in beside.lines}
+    ]
     # From the message, the line that the model sees is in view.
     await watched.open(f"/thread?resource={RESOURCE}&thread={THREAD}&at=17&log=messages")
     lines = page.locator(".log .line.lit")
     assert await lines.count() >= 2
-    seen = page.locator(".log .line.lit:not(.gone):has-text('10 euros')")
-    top, column = await seen.bounding_box(), await page.locator(".log").bounding_box()
+    present = page.locator(".log .line.lit:not(.gone):has-text('10 euros')")
+    top, column = await present.bounding_box(), await page.locator(".log").bounding_box()
     assert top is not None
     assert column is not None
     assert column["y"] <= top["y"] < column["y"] + column["height"]

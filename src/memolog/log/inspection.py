@@ -22,6 +22,7 @@ from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import NANO, moment, run_from_row, span_from_row, thread_from_row
 from memolog.db.scope import LAST, Page, check_ids, check_limit, check_optional_ids, page_key, page_of, reading_thread
 from memolog.errors import InputError, NotFound
+from memolog.log.render import reading_order
 from memolog.log.snapshot import find_log
 from memolog.log.status import Health, Window
 from memolog.log.store import observation_from_row, sources_by_line
@@ -224,7 +225,9 @@ class Inspection(Calls):
             else q.lines_of_messages(thread_pk=owner.pk, first=messages.first, last=messages.last, **place)
         )
         shown, more = page_of(rows, limit, "position", "ordinal")
-        lines = yield from _reading_lines(shown[::-1])
+        read = yield from _reading_lines(shown[::-1])
+        # A corrected line has the last number of its group, and its place in the order of time.
+        lines = tuple(reading_order(read, list(dict.fromkeys(line.group for line in read))))
         found = yield from _reading_groups(resource, {line.group for line in lines})
         return LogPage(lines=lines, groups=found, next=more)
 
