@@ -6,7 +6,10 @@ import pytest
 
 from kit.talk import hold, listen, stored_texts
 from memolog import AssistantMessage, Config, InputError, Memory, StoreError, UserMessage
-from memolog.errors import NotSaved
+from memolog.db.postgres import PostgresEngine
+from memolog.db.postgres_address import PostgresOptions
+from memolog.db.queries import Script
+from memolog.errors import NotSaved, StoreUnavailable
 from memolog.events import Degraded
 from memolog.testing import FakeClock
 
@@ -17,6 +20,11 @@ def nowhere() -> str:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     return f"postgresql://nobody@127.0.0.1:{port}/none"
+
+
+def asking() -> Script[None]:
+    """Ask anything."""
+    yield from ()
 
 
 async def say(memory: Memory, text: str) -> list[str]:
@@ -116,6 +124,15 @@ async def test_what_can_never_be_saved_is_refused_at_once(
     async with memory:
         await say(memory, "three")
         assert await stored_texts(memory) == ["two", "three", "answer to three"]
+
+
+async def test_a_server_that_is_silent_is_said_to_be() -> None:
+    """It accepts a connection and answers nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://nobody@127.0.0.1:{silent.getsockname()[1]}/none?sslmode=disable"
+        engine = PostgresEngine(url, PostgresOptions(connect_timeout=0.1))
+        with pytest.raises(StoreUnavailable, match="It gave no answer in time"):
+            await engine.read(asking)
 
 
 async def test_what_a_person_must_mend_is_raised(clock: FakeClock) -> None:

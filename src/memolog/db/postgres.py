@@ -460,9 +460,10 @@ class PostgresEngine(Engine):
                 why=says,
                 then="Nothing was saved by this call. Please report this error, because it should not happen.",
             )
+        silent = "It gave no answer in time." if isinstance(error, TimeoutError) else f"{type(error).__name__}."
         return StoreUnavailable(
             f"The database {self.name} cannot be reached.",
-            why=f"{says if str(error) else type(error).__name__ + '.'}",
+            why=says if str(error) else silent,
             then="Check the address and the user, and check that the server is running.",
         )
 
