@@ -131,6 +131,7 @@ async def test_the_source_of_a_line_about_a_tool_has_its_words(visit: Watched) -
     await page.click("text=where it comes from >> nth=0")
     await expect(page.locator(".quote").first).to_contain_text("pytest -q")
     await expect(page.locator(".quote").first).to_contain_text("call")
+    await expect(page.locator("main")).to_contain_text("Start memolog ui --write to correct")
     await page.click("text=Show it in its thread")
     await expect(page.locator("#sources .quote").first).to_contain_text("pytest -q")
 
