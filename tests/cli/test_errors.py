@@ -178,7 +178,7 @@ def test_what_is_no_option_does_not_ask_for_json(folder: Path) -> None:
     assert (done.code, done.out) == (2, "")
 
 
-_NEED_NONE = {"init", "import", "restore", "demo", "bench", "config", "install", "uninstall", "watch"}
+_NEED_NONE = {"init", "import", "restore", "demo", "bench", "config", "eval", "install", "uninstall", "watch"}
 
 
 @pytest.mark.parametrize(

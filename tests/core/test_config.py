@@ -422,7 +422,19 @@ def test_unknown_names_suggest_the_nearest(name: str, near: str) -> None:
 
 def test_reserved_variables_are_left_to_their_owners() -> None:
     """The few variables of command line, hooks and tests are no settings and no mistakes."""
-    names = {"CONFIG", "DB", "HOME", "HOOKS", "LONG", "MCP_TOKEN", "PROXY_TOKEN", "RESOURCE", "SESSION", "THREAD"}
+    names = {
+        "CONFIG",
+        "DB",
+        "HOME",
+        "HOOKS",
+        "LONG",
+        "MCP_TOKEN",
+        "PROXY_TOKEN",
+        "RESOURCE",
+        "SESSION",
+        "THREAD",
+        "UI_TOKEN",
+    }
     assert {f"MEMOLOG_{name}" for name in names} == RESERVED_VARIABLES
     assert Config.from_environment(dict.fromkeys(RESERVED_VARIABLES, "x")) == Config()
 

@@ -6,10 +6,11 @@ import subprocess
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pytest
 
 import memolog
@@ -28,6 +29,7 @@ from memolog.core.observation import Observation, Span
 from memolog.core.thread import Hints
 from memolog.log.runs import NewRun, RunClaim, RunResult
 from memolog.log.store import Rendered
+from memolog.search.vectors import Vectors, Wanted
 from memolog.store import Store
 
 # What the conversation comes by. A new commit point belongs here, among the operations of the foundation, or below.
@@ -224,8 +226,9 @@ def test_every_write_of_the_store_is_killed() -> None:
     found = [name for node in nodes if isinstance(node, ast.Call) for name in _names(node)]
     # `write_or_try` passes on the name that it is given.
     named = {ast.literal_eval(name) for name in found if not isinstance(name, ast.Name)}
-    # Only PostgreSQL has a job queue: log/test_job_queue.py stops the write of a job.
-    assert named == {*ENGINE, *ALONE, *OPERATIONS, "jobs.defer"}
+    # Only PostgreSQL has a job queue: log/test_job_queue.py stops the write of a job. Only PostgreSQL with pgvector has a mirror
+    # of vectors: it is one statement, and search/test_semantic.py compares it with the vectors.
+    assert named == {*ENGINE, *ALONE, *VECTORS, *OPERATIONS, "jobs.defer", "vectors.mirror"}
 
 
 # ---------------------------------------------------------------- writes that no turn makes
@@ -368,3 +371,64 @@ async def test_writes_that_no_turn_makes(name: str, address: str) -> None:
                 await ALONE[name](store, claim)
             store.engine.commit_hook = None
             assert (await select(store, *_TOUCHED) == before) == (moment == "before")
+
+
+# ---------------------------------------------------------------- vectors
+
+
+async def _queue(vectors: Vectors, embedder: int) -> list[Wanted]:
+    """Put all documents into the queue of an embedder, and return the first of them."""
+    return await vectors.batch(embedder, str, limit=1) or []
+
+
+async def _add(vectors: Vectors, embedder: int) -> None:
+    await vectors.add(embedder, [(one, np.ones(4, np.float32)) for one in await _queue(vectors, embedder)])
+
+
+async def _forget_older(vectors: Vectors, embedder: int) -> None:
+    await _add(vectors, embedder)
+    newer = await vectors.choose("newer", 4)
+    await vectors.forget_older(newer)
+
+
+async def _release(vectors: Vectors, embedder: int) -> None:
+    await vectors.claim(embedder, "me", datetime(2026, 3, 14, tzinfo=UTC))
+    await vectors.release(embedder, "me")
+
+
+VECTORS: Final[dict[str, Callable[[Vectors, int], Awaitable[object]]]] = {
+    "vectors.choose": lambda vectors, _: vectors.choose("another", 8),
+    "vectors.claim": lambda vectors, embedder: vectors.claim(embedder, "me", datetime(2026, 3, 14, tzinfo=UTC)),
+    "vectors.release": _release,
+    "vectors.fill": _queue,
+    "vectors.add": _add,
+    "vectors.forget": _forget_older,
+}
+
+# The last query has the documents without a vector, which the next maker looks for.
+_VECTORS: Final = (
+    "SELECT name, dimension, chosen, filled, maker, made_until FROM search_embedders ORDER BY pk",
+    "SELECT pk, embedder_pk, resource, last FROM search_vector_sets ORDER BY pk",
+    "SELECT pk, place, scale FROM search_vectors ORDER BY pk",
+    "SELECT embedder_pk, scope_pk, doc FROM search_vector_queue ORDER BY embedder_pk, doc",
+)
+
+
+@pytest.mark.parametrize("name", VECTORS)
+async def test_writes_of_vectors(name: str, address: str) -> None:
+    """Stopped before the commit or after it, the same call again comes to what it comes to without a stop."""
+    ends: list[object] = []
+    for moment in (None, "before", "after"):
+        async with await open_fixed(f"{address}{'' if moment is None else f'-{moment}'}") as store:
+            await store.messages.save(RESOURCE, THREAD, UserMessage("one", id="m1"))
+            await store.indexing.catch_up(RESOURCE, str)
+            vectors = Vectors(store.engine)
+            embedder = await vectors.choose("first", 4)
+            if moment is not None:
+                store.engine.commit_hook = Deadly(f"{name}:{moment}", 1)
+                with pytest.raises(Death):
+                    await VECTORS[name](vectors, embedder)
+                store.engine.commit_hook = None
+            await VECTORS[name](vectors, embedder)
+            ends.append(await select(store, *_VECTORS))
+    assert ends[1:] == ends[:1] * 2
