@@ -51,6 +51,22 @@ async def evaluated(path: Path, arms: tuple[str, ...] = ARMS, **given: Any) -> t
 # ---------------------------------------------------------------- without a model
 
 
+async def test_histories_that_were_lived_through_in_part_go_on(tmp_path: Path) -> None:
+    """A process may end after the last message of a session, before the whole history is stored as complete."""
+    write_samples(tmp_path)
+    for data in (one_talk(), read("longmemeval", tmp_path / "longmemeval_oracle.json")):
+        file = tmp_path / f"{data.kind}.db"
+        (first, *_) = data.histories
+        async with Memory(file) as memory:
+            session = first.sessions[0]
+            for said in session.messages:
+                await memory.thread(session.thread, resource=first.id).save(said.message())
+        outcome, figures, _ = await evaluated(file, ("memory",), data=data)
+        assert outcome.stopped is None
+        assert outcome.done == outcome.total
+        assert not figures.problems
+
+
 async def test_the_floor_that_everyone_can_compute(tmp_path: Path) -> None:
     """All arms of one conversation, with a reader and a judge that need no model."""
     outcome, figures, page = await evaluated(tmp_path / "eval.db")

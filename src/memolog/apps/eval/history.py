@@ -121,9 +121,10 @@ def _asked(history: History) -> datetime:
 
 
 def _turns(messages: Sequence[Said]) -> list[Sequence[Said]]:
-    """Return the messages of each turn. A turn begins with a message of the user."""
+    """Return the messages of each turn. A turn begins with a message of the user. Without messages there is none."""
     starts = [place for place, said in enumerate(messages) if said.role == "user" or place == 0]
-    return [messages[start:end] for start, end in zip(starts, [*starts[1:], len(messages)], strict=True)]
+    ends = [*starts[1:], len(messages)]
+    return [messages[start:end] for start, end in zip(starts, ends, strict=False)]
 
 
 async def _hold(memory: Memory, clock: HistoryClock, history: History, thread: str, turn: Sequence[Said]) -> None:
