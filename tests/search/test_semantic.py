@@ -11,6 +11,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import cycle
 from pathlib import Path
 from threading import Thread
 from typing import Any, cast
@@ -25,7 +26,7 @@ from kit.clock import until
 from kit.engines import OpenMemory, memories
 from kit.talk import found, hold, save_texts, store_of
 from memolog import Config, Memory, RecallConfig, SemanticConfig
-from memolog.errors import ConfigError
+from memolog.errors import ConfigError, InputError
 from memolog.events import Degraded, Event
 from memolog.models import CallableEmbedder
 from memolog.search import background
@@ -338,6 +339,25 @@ async def test_another_embedder_makes_all_vectors_again(open_memory: OpenMemory)
         assert await found(old, ASKED) == [MOUNTAINS]
         await old.index()
         assert ["another embedder" in str(event) for event in events] == [True]
+
+
+async def test_vectors_of_several_lengths_are_refused(open_memory: OpenMemory) -> None:
+    """Otherwise all vectors would be made again after each batch, without an end."""
+    memory = open_memory(embedder=CallableEmbedder(lambda texts: [[1.0] * len(text) for text in texts], name="ragged"))
+    await save_texts(memory, "t1", *TEXTS, resource="alice")
+    with pytest.raises(InputError, match="in one answer"):
+        await memory.resource("alice").index()
+
+    lengths = cycle((3, 4))
+
+    def alternate(texts: Sequence[str]) -> list[list[float]]:
+        length = next(lengths)
+        return [[1.0] * length for _ in texts]
+
+    memory = open_memory(embedder=CallableEmbedder(alternate, name="alternating"))
+    await save_texts(memory, "t1", *TEXTS, resource="bob")
+    with pytest.raises(InputError, match="changed twice"):
+        await memory.resource("bob").index()
 
 
 async def test_the_doctor_finds_and_repairs_vectors(open_memory: OpenMemory) -> None:

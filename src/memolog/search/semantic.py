@@ -73,6 +73,8 @@ class Semantic:
         self._key: int | None = None
         self._dimension = 0
         """The key of the embedder in the database, and the dimension of its vectors, when they are known."""
+        self._changed_at: float | None = None
+        """The time of the event loop at which the dimension changed."""
         self._is_replaced = self._is_tidy = self._has_claim = False
         """Whether another embedder was chosen, whether the vectors of earlier ones were deleted, and whether this process has
         claimed the making of vectors."""
@@ -179,6 +181,7 @@ class Semantic:
         arrays = await self._embed(texts, _REQUEST_SECONDS) if texts else []
         if any(len(array) != self._dimension for array in arrays):
             # The model has another dimension than before under the same name, so all vectors are made again.
+            self._note_change(len(arrays[0]))
             self._dimension = len(arrays[0])
             self._key = await self.vectors.choose(self.embedder.name, self._dimension)
             return len(batch)
@@ -218,6 +221,17 @@ class Semantic:
             what = f"The budget is spent, so the embedder {self.embedder.name} is not called. Search finds words only."
             self._around.tell(resource, what)
         return may_spend
+
+    def _note_change(self, dimension: int) -> None:
+        """Raise InputError if the dimension changes again soon: then all vectors would be made again without an end."""
+        now = asyncio.get_running_loop().time()
+        if self._changed_at is not None and now - self._changed_at < _LONGEST_PAUSE:
+            raise InputError(
+                f"The embedder {self.embedder.name} returned vectors of {dimension} numbers, before that of {self._dimension}.",
+                why="The dimension changed twice within ten minutes.",
+                then="Use an embedder whose vectors all have the same length.",
+            )
+        self._changed_at = now
 
     async def _tidy(self, key: int, resource: str | None) -> None:
         """Let PostgreSQL compare all vectors, delete those of earlier embedders, and let other processes make vectors."""
@@ -265,7 +279,14 @@ class Semantic:
                 then="Return one vector for each text, in the same order.",
             )
         await self._book(texts, made)
-        return await asyncio.to_thread(lambda: [unit(vector) for vector in made.vectors])
+        arrays = await asyncio.to_thread(lambda: [unit(vector) for vector in made.vectors])
+        lengths = sorted({len(array) for array in arrays})
+        if len(lengths) > 1:
+            raise InputError(
+                f"The embedder {self.embedder.name} returned vectors of {lengths[0]} and of {lengths[-1]} numbers in one answer.",
+                then="Return vectors that all have the same length.",
+            )
+        return arrays
 
     async def _book(self, texts: Sequence[Wanted], made: Embedded) -> None:
         """Store the usage of a request. The threads share it by the lengths of their texts."""
