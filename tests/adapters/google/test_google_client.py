@@ -165,6 +165,7 @@ async def test_failures() -> None:
             await client.aio.models.generate_content(
                 model="m", contents="x", config={"cached_content": "cachedContents/1"}
             )
+        assert await stored(memory, "alice", "t1") == rows
         with pytest.raises(InputError, match="SyncMemory"):
             client.models.generate_content(model="m", contents="x")
         with pytest.raises(InputError, match="cannot be wrapped"):

@@ -310,20 +310,25 @@ def _contents(body: Data) -> list[Any]:
     return [cast("object", given)] if isinstance(given, Mapping) else as_list(given)
 
 
-def _request(body: Json, context: Context) -> Json:
+def _given(body: Json) -> tuple[NewMessage, ...]:
+    # This is asked before anything is saved, so a refused question is not in the thread.
     if _field(body, "cachedContent"):
         raise InputError(
             "A request with `cachedContent` cannot have memory.",
             why="Google refuses system instructions beside cached content, and the log is one.",
             then="Leave out cachedContent. Google caches the beginning of a request by itself.",
         )
+    return from_contents(_contents(body))
+
+
+def _request(body: Json, context: Context) -> Json:
     rest = {name: value for name, value in body.items() if name not in {"model", "system_instruction"}}
     return {**rest, **to_request(context, instructions=_own(body))}
 
 
 GEMINI_API: Final = Api(
     path=METHODS[0],
-    given=lambda body: from_contents(_contents(body)),
+    given=_given,
     request=_request,
     own=lambda body: list(_own(body)),
     answer=from_response,
