@@ -66,6 +66,13 @@ def test_other_data_is_refused(folder: Path) -> None:
         read("beam", folder / "beam" / "100K" / "1" / "probing_questions")
     with pytest.raises(InputError, match="There is no data"):
         read("locomo", folder / "nothing.json")
+    cut = folder / "cut.json.gz"
+    cut.write_bytes(gzip.compress((folder / "locomo10.json").read_bytes())[:-20])
+    with pytest.raises(InputError, match="cannot be decompressed"):
+        read("locomo", cut)
+    (folder / "empty.json").write_text("[]")
+    with pytest.raises(InputError, match="has no questions"):
+        read("longmemeval", folder / "empty.json")
 
 
 def test_a_part(folder: Path) -> None:

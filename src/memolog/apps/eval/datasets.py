@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
@@ -157,7 +158,14 @@ def read(kind: Kind, path: Path | None = None) -> DataSet:
         return _talks()
     if path is None or not path.exists():
         raise InputError(f"There is no data at {path}.", then="Name the file or the folder with --data.")
-    texts = list(_texts(path, kind))
+    try:
+        texts = list(_texts(path, kind))
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(
+            f"{path} cannot be decompressed.",
+            why=f"{error}",
+            then="Download the file again: it is incomplete or damaged.",
+        ) from error
     if not texts:
         raise InputError(f"{path} has no data of {kind}.", then=_WHERE[kind])
     digest = hashlib.sha256()
@@ -170,6 +178,8 @@ def read(kind: Kind, path: Path | None = None) -> DataSet:
         raise InputError(
             f"{path} cannot be read as {kind}.", why=f"{type(error).__name__}: {error}.", then=_WHERE[kind]
         ) from error
+    if not any(history.questions for history in histories):
+        raise InputError(f"{path} has no questions.", then=_WHERE[kind])
     # The log of a user with many short conversations is shared by all of them.
     settings = {} if kind == "beam" else {"scope": "resource"}
     # Nobody in these conversations writes code, except in some of BEAM.
