@@ -151,7 +151,14 @@ async def _evaluate(call: Call, kind: "Kind", data: Path | None, given: "Mapping
     from memolog.apps.eval.report import write_report
     from memolog.apps.eval.results import open_results
 
-    types = tuple(filter(None, (given["types"] or "").split(",")))
+    types = tuple(filter(None, map(str.strip, (given["types"] or "").split(","))))
+    path = given["file"] or Path(f"eval-{kind}.db")
+    page = given["report"] or path.with_suffix(".html")
+    if page.resolve() == path.resolve():
+        raise InputError(
+            f"The report would replace the results in {path}.",
+            then="Name a file that does not end with .html, or another --report.",
+        )
     observer = given["observer"] or call.config.observation.model or call.config.model
     plan = Plan(
         data=read(kind, data).part(limit=given["limit"], types=types),
@@ -168,8 +175,6 @@ async def _evaluate(call: Call, kind: "Kind", data: Path | None, given: "Mapping
     )
     if given["dry_run"]:
         return _expected(plan)
-    path = given["file"] or Path(f"eval-{kind}.db")
-    page = given["report"] or path.with_suffix(".html")
     with _progress(call, f"evaluating {kind}") as tell, await open_results(path) as results:
         outcome = await Evaluation(plan, results, tell).run()
         figures = figures_of(plan, results)

@@ -15,7 +15,8 @@ EMBEDDED: Final = "extractive"
 # A slow machine must not change what a memory contains.
 _PATIENCE: Final = {"turn_timeout": 600.0, "queue_timeout": 600.0, "busy_timeout": 120.0, "statement_timeout": 300.0}
 # The process of the evaluation observes. Once the budget is spent, messages wait instead of being observed by other means.
-_HERE: Final = {"background": "loop", "over_budget": "wait", "read_only": False}
+# A message that cannot be saved stops the evaluation: the memory would be judged by what it never got.
+_HERE: Final = {"background": "loop", "over_budget": "wait", "read_only": False, "strict": True}
 QUESTIONS: Final = "questions"
 """The thread in which questions are asked if the log is shared by several conversations."""
 

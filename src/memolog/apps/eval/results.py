@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 from memolog import Memory
 from memolog.apps.eval.string_judge import Verdict
-from memolog.errors import InputError, StoreUnavailable
+from memolog.errors import InputError, StoreBusy, StoreUnavailable
 
 # Background work of the memories may hold the write lock of the file for a moment.
 _BUSY_SECONDS: Final = 60.0
@@ -76,6 +76,26 @@ def _queries() -> Mapping[str, str]:
     return dict(zip(pieces[::2], pieces[1::2], strict=True))
 
 
+def _locked(path: Path) -> sqlite3.Connection:
+    """Return a connection that holds a lock beside the file until it is closed or the process ends.
+
+    Two processes would live through the same histories, and every message would be in the memories twice.
+    """
+    lock = sqlite3.connect(path.with_name(f"{path.name}.lock"), isolation_level=None, timeout=0)
+    try:
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError as error:
+        lock.close()
+        if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+            raise StoreBusy(
+                f"Another evaluation with {path} is running.",
+                why="Two of them would store every message of their conversations twice.",
+                then="Wait until it has ended, or name another file with --file.",
+            ) from error
+        raise
+    return lock
+
+
 async def open_results(path: Path) -> "Results":
     """Open or create the file of an evaluation. Memolog makes its own tables first, because it uses no file of others."""
     async with Memory(path):
@@ -89,6 +109,7 @@ class Results:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
+            self._lock = _locked(path)
             self._db = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_SECONDS)
             self._db.executescript(_queries()["schema"])
         except sqlite3.Error as error:
@@ -107,6 +128,7 @@ class Results:
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+        self._lock.close()
 
     def claim(self, setup: Mapping[str, str]) -> None:
         """Store what the memories were made from, or raise InputError if the file has memories that were made otherwise."""
