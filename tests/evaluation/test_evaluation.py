@@ -25,7 +25,7 @@ from memolog.apps.eval.forecast import forecast
 from memolog.apps.eval.readers import UNKNOWN, best_line
 from memolog.apps.eval.report import report
 from memolog.apps.eval.results import open_results
-from memolog.errors import InputError
+from memolog.errors import InputError, StoreBusy
 from memolog.models import Price
 from memolog.testing import ScriptedModel
 from observer.test_model_server import Reply, Server, completion
@@ -97,6 +97,15 @@ async def test_a_finished_evaluation_is_not_repeated(tmp_path: Path) -> None:
     plan = Plan(data=one_talk(), config=Config(mode="research"), arms=(arm_of("memory"),))
     with await open_results(tmp_path / "eval.db") as results, pytest.raises(InputError, match="another configuration"):
         await Evaluation(plan, results).run()
+
+
+async def test_two_evaluations_never_use_one_file_at_the_same_time(tmp_path: Path) -> None:
+    """Both would live through the same conversations, and every message would be in the memories twice."""
+    file = tmp_path / "eval.db"
+    with await open_results(file), pytest.raises(StoreBusy, match="Another evaluation"):
+        await open_results(file)
+    with await open_results(file):
+        pass
 
 
 async def test_sessions_of_a_user_share_a_log(tmp_path: Path) -> None:
@@ -279,6 +288,38 @@ async def test_a_budget_needs_a_price(server: Server, tmp_path: Path) -> None:
     outcome, _, _ = await evaluated(tmp_path / "eval.db", ("full",), answer=f"{server.address}#m", budget=1.0)
     assert isinstance(outcome.stopped, InputError)
     assert "--price" in str(outcome.stopped)
+
+
+async def test_without_a_price_a_budget_allows_one_call(server: Server, tmp_path: Path) -> None:
+    """Questions that are asked side by side wait for the first one, which shows that the price is unknown."""
+    given: dict[str, Any] = {"answer": f"{server.address}#m", "budget": 1.0, "parallel": 8}
+    outcome, _, _ = await evaluated(tmp_path / "eval.db", ("full",), **given)
+    assert isinstance(outcome.stopped, InputError)
+    assert len(server.bodies) == 1
+
+
+async def test_what_was_paid_before_the_budget_was_reached_is_kept(server: Server, tmp_path: Path) -> None:
+    """Calls that are under way when another one does not fit are awaited and counted."""
+    name = f"{server.address}#m"
+    given: dict[str, Any] = {"answer": name, "prices": {name: Price(input=100, output=100)}, "parallel": 8}
+    outcome, figures, _ = await evaluated(tmp_path / "eval.db", ("full",), budget=1.2, **given)
+    assert isinstance(outcome.stopped, BudgetReached)
+    assert outcome.done == len(server.bodies) == sum(one.count for one in figures.calls) > 0
+
+
+async def test_calls_without_usage_are_estimated(server: Server, tmp_path: Path) -> None:
+    """A server that does not count tokens cannot make calls that cost nothing."""
+
+    async def uncounted(body: dict[str, Any]) -> Reply:
+        status, extra, answer = await answers(body)
+        return status, extra, {name: value for name, value in answer.items() if name != "usage"}
+
+    server.handler = uncounted
+    name = f"{server.address}#m"
+    given: dict[str, Any] = {"answer": name, "prices": {name: Price(input=100, output=100)}, "parallel": 1}
+    outcome, figures, _ = await evaluated(tmp_path / "eval.db", ("full",), budget=1.2, **given)
+    assert isinstance(outcome.stopped, BudgetReached)
+    assert 0 < figures.dollars <= 1.2
 
 
 async def test_a_killed_evaluation_goes_on(server: Server, tmp_path: Path) -> None:

@@ -21,6 +21,11 @@ _OUTPUT_TOKENS: Final = 4_000
 _SAFETY: Final = 1.5
 
 
+def tokens_of(usage: Usage) -> int:
+    """Return all tokens of a call."""
+    return usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens + usage.output_tokens
+
+
 class BudgetReached(MemologError):
     """The next call could exceed the budget of the evaluation."""
 
@@ -77,7 +82,7 @@ class Purse:
 
     def learn(self, model: str, usage: Usage) -> None:
         """Remember the cost of a token of a model."""
-        tokens = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens + usage.output_tokens
+        tokens = tokens_of(usage)
         if tokens and not usage.cost and self.dollars is not None:
             self.problem = InputError(
                 f"The price of the model {model} is unknown, so the budget cannot be kept.",
@@ -144,13 +149,18 @@ class MeteredModel:
                 with purse.holding(cost):
                     return self._counted(await ask(), read)
             async with purse.first_call(self.name):
+                if purse.problem is not None:
+                    raise purse.refuse()
                 with purse.holding(purse.expected(self.name, self._price, read, written) or 0.0):
                     return self._counted(await ask(), read)
         except BudgetReached as error:
             raise BudgetSpent("evaluation", purse.dollars or 0.0, purse.results.spent()) from error
 
     def _counted(self, reply: ModelReply, read: int) -> ModelReply:
-        usage = reply.usage or Usage(model=self.name, input_tokens=read, output_tokens=COUNTER.count(reply.text))
+        usage = reply.usage
+        if usage is None or not tokens_of(usage):
+            # Some servers do not count. Without an estimate their calls would cost nothing, and no budget would be kept.
+            usage = Usage(model=self.name, input_tokens=read, output_tokens=COUNTER.count(reply.text))
         if self._price is not None and not usage.cost:
             usage = Usage(
                 model=usage.model,

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, cast
 from memolog import Config, Memory, Model
 from memolog.apps.eval import string_judge
 from memolog.apps.eval.arms import Arm, evidence_in
-from memolog.apps.eval.budget import COUNTER, MeteredModel, Purse
+from memolog.apps.eval.budget import COUNTER, BudgetReached, MeteredModel, Purse
 from memolog.apps.eval.datasets import DataSet, History, Question
 from memolog.apps.eval.history import EMBEDDED, HistoryClock, Observers, live, question_thread
 from memolog.apps.eval.model_judge import ModelJudge
@@ -23,7 +23,7 @@ from memolog.models import BudgetSpent, ModelSpec, Price, resolve_model
 Tell: TypeAlias = Callable[[str, int, int], None]
 """Called with what is counted, how many are done, and how many there are."""
 PARALLEL: Final = 4
-_NOT_OF_A_MEMORY: Final = frozenset({"background", "budget", "model", "read_only"})
+_NOT_OF_A_MEMORY: Final = frozenset({"background", "budget", "model", "read_only", "strict"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,9 +262,18 @@ def _tell_nobody(what: str, done: int, total: int) -> None:
 
 
 async def _together(works: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Wait for all works. If one fails, cancel the others, wait until they have ended, and raise its error."""
+    """Wait for all works. If one fails, cancel the others, wait until they have ended, and raise its error.
+
+    If one stops at the budget, the others are not cancelled, because calls under way are paid: they end before their next call.
+    """
     tasks = [asyncio.create_task(work) for work in works]
     try:
+        waiting = set(tasks)
+        while waiting:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                if not isinstance(task.exception(), BudgetSpent | BudgetReached | None):
+                    await task
         await asyncio.gather(*tasks)
     finally:
         for task in tasks:
