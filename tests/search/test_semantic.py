@@ -28,7 +28,7 @@ from kit.talk import found, hold, save_texts, store_of
 from memolog import Config, Memory, RecallConfig, SemanticConfig
 from memolog.errors import ConfigError, InputError
 from memolog.events import Degraded, Event
-from memolog.models import CallableEmbedder
+from memolog.models import CallableEmbedder, ModelRefused, ProviderEmbedder
 from memolog.search import background
 from memolog.search.embedding import Embedded, Matrix, Near, in_bytes, is_for_meaning, unit
 from memolog.search.query import parse
@@ -358,6 +358,24 @@ async def test_vectors_of_several_lengths_are_refused(open_memory: OpenMemory) -
     await save_texts(memory, "t1", *TEXTS, resource="bob")
     with pytest.raises(InputError, match="changed twice"):
         await memory.resource("bob").index()
+
+
+async def test_a_server_without_vectors_is_reported() -> None:
+    """The error is one of Memolog, so the command line prints it, and names the embedder."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        answer = b'{"object": "list", "data": [], "model": "m", "usage": {"prompt_tokens": 1, "total_tokens": 1}}'
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n" + answer)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1#m"
+        embedder = ProviderEmbedder(address)
+        with pytest.raises(ModelRefused, match=f"of the embedder {address} cannot be read"):
+            await embedder.embed(["a text"])
+        await embedder.aclose()
 
 
 async def test_the_doctor_finds_and_repairs_vectors(open_memory: OpenMemory) -> None:

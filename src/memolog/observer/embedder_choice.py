@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from memolog.core.run import Usage
 from memolog.errors import ConfigError
-from memolog.observer.model import DEFAULT_RETRY, Price, Retry, in_time
+from memolog.observer.model import DEFAULT_RETRY, ModelRefused, Price, Retry, in_time
 from memolog.observer.model_choice import ModelAt, ProviderCalls
 from memolog.search.embedding import Embedded, Embedder, Vector, numpy
 from memolog.text.tokens import HeuristicCounter
@@ -113,6 +113,13 @@ class ProviderEmbedder(ProviderCalls["Client"]):
             made = await client.embed(list(texts), input_type="query" if is_query else "document")
         except Exception as error:
             translated = self._translated(error, client)
+            if translated is None and isinstance(error, ValueError):
+                # The client of OpenAI raises this for an answer without vectors.
+                translated = ModelRefused(
+                    f"The answer of the embedder {self.name} cannot be read.",
+                    why=f"{error}.",
+                    then="Check that the address is that of a server with embeddings, and the name of the model.",
+                )
             if translated is None:
                 raise
             raise translated from error

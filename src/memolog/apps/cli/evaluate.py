@@ -151,7 +151,7 @@ async def _evaluate(call: Call, kind: "Kind", data: Path | None, given: "Mapping
     from memolog.apps.eval.report import write_report
     from memolog.apps.eval.results import open_results
 
-    types = tuple(filter(None, map(str.strip, (given["types"] or "").split(","))))
+    types = tuple(one.strip() for one in str(given["types"] or "").split(",") if one.strip())
     path = given["file"] or Path(f"eval-{kind}.db")
     page = given["report"] or path.with_suffix(".html")
     if page.resolve() == path.resolve():
