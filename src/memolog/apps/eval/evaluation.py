@@ -160,7 +160,8 @@ class Evaluation:
             for model in plan.models.all:
                 if (close := getattr(model, "aclose", None)) is not None:
                     await close()
-        if isinstance(stopped, BudgetSpent):
+        # Once the budget is spent nothing is observed, and a long tail may be what stops the evaluation.
+        if stopped is not None and (isinstance(stopped, BudgetSpent) or self._purse.is_reached):
             stopped = self._purse.refuse()
         return Outcome(done=self.done, total=total, stopped=self._purse.problem or stopped)
 
