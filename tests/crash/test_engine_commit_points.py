@@ -407,7 +407,7 @@ VECTORS: Final[dict[str, Callable[[Vectors, int], Awaitable[object]]]] = {
 
 # The last query has the documents without a vector, which the next maker looks for.
 _VECTORS: Final = (
-    "SELECT name, dimension, chosen, filled, maker, made_until FROM search_embedders ORDER BY pk",
+    "SELECT name, dimension, filled, maker, made_until FROM search_embedders ORDER BY chosen",
     "SELECT pk, embedder_pk, resource, last FROM search_vector_sets ORDER BY pk",
     "SELECT pk, place, scale FROM search_vectors ORDER BY pk",
     "SELECT embedder_pk, scope_pk, doc FROM search_vector_queue ORDER BY embedder_pk, doc",
@@ -419,7 +419,7 @@ async def test_writes_of_vectors(name: str, address: str) -> None:
     """Stopped before the commit or after it, the same call again comes to what it comes to without a stop."""
     ends: list[object] = []
     for moment in (None, "before", "after"):
-        async with await open_fixed(f"{address}{'' if moment is None else f'-{moment}'}") as store:
+        async with await open_fixed(f"{address}{'' if moment is None else f'_{moment}'}") as store:
             await store.messages.save(RESOURCE, THREAD, UserMessage("one", id="m1"))
             await store.indexing.catch_up(RESOURCE, str)
             vectors = Vectors(store.engine)
