@@ -388,7 +388,8 @@ async def _add(vectors: Vectors, embedder: int) -> None:
 async def _forget_older(vectors: Vectors, embedder: int) -> None:
     await _add(vectors, embedder)
     newer = await vectors.choose("newer", 4)
-    await vectors.forget_older(newer)
+    while await vectors.forget_older(newer):
+        pass
 
 
 async def _release(vectors: Vectors, embedder: int) -> None:
@@ -408,8 +409,8 @@ VECTORS: Final[dict[str, Callable[[Vectors, int], Awaitable[object]]]] = {
 # The last query has the documents without a vector, which the next maker looks for.
 _VECTORS: Final = (
     "SELECT name, dimension, filled, maker, made_until FROM search_embedders ORDER BY chosen",
-    "SELECT pk, embedder_pk, resource, last FROM search_vector_sets ORDER BY pk",
-    "SELECT pk, place, scale FROM search_vectors ORDER BY pk",
+    "SELECT embedder_pk, resource, last FROM search_vector_sets ORDER BY pk",
+    "SELECT place, scale FROM search_vectors ORDER BY pk",
     "SELECT embedder_pk, scope_pk, doc FROM search_vector_queue ORDER BY embedder_pk, doc",
 )
 

@@ -169,7 +169,7 @@ async def test_a_scripted_model_answers_and_judges(tmp_path: Path) -> None:
     assert outcome.stopped is None
     asked = Counter(request.purpose for request in model.requests)
     assert asked == {"turn": 26, "other": 78}
-    assert sum("<search-results>" in request.text for request in model.requests) == 13
+    assert sum("<results>" in request.text for request in model.requests) == 13
     assert {case.verdict.votes for case in figures.cases} <= {(0, 0, 0), (1, 1, 1)}
     assert {(one.role, one.arm, one.count) for one in figures.calls} == {
         *(("answer", arm, 13) for arm in ("memory+search", "full")),

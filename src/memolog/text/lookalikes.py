@@ -23,10 +23,11 @@ _OPENING: Final = "＜﹤〈《⟨⟪〈❬❮❰‹˂ᐸ≺≪⋖⧼⪡"
 _CLOSING: Final = "＞﹥〉》⟩⟫〉❭❯❱›˃ᐳ≻≫⋗⧽⪢"
 _SLASH: Final = "/／⁄∕⧸╱＼\\\\"
 TAGS: Final = word_set("""
-    attached call calls conversation current-task day earlier-messages earlier-suggestion earlier-task extract file hints
-    instructions late-result left-out log log-end memory memory-pack message messages missing now observation observations
-    off-track other other-conversation plans reasoning recalled reflection reflections result results suggested-response
-    system target task tasks thread thread-title title transcript user assistant tool developer wanted working-memory think
+    asked-question attached call calls conversation current-task day earlier-messages earlier-suggestion earlier-task
+    expected-answer expected-statement extract file given-answer hints instructions late-result left-out log log-end
+    memory memory-pack message messages missing now observation observations off-track other other-conversation plans
+    reasoning recalled reflection reflections result results suggested-response system target task tasks thread
+    thread-title title transcript user assistant tool developer wanted working-memory think
     thinking scratchpad tool-call tool-calls tool-response tool-responses tool-result tool-results function-call
     function-calls s bos eos start-of-turn end-of-turn private
 """)

@@ -101,7 +101,7 @@ class Prompt:
         """Return the prompt with search results before the question."""
         *before, last = self.messages
         shown = "\n\n".join(piece.text for piece in pieces) or "Nothing was found."
-        text = f"<search-results>\n{shown}\n</search-results>\n\n{last.text}"
+        text = f"<results>\n{shown}\n</results>\n\n{last.text}"
         return replace(
             self,
             messages=(*before, replace(last, parts=(TextPart(text=text),))),
@@ -123,7 +123,7 @@ async def prompt_for(arm: Arm, memory: Memory | None, history: History, question
     text = f"Today is {day}.\n\n{question.text}"
     if pieces:
         lines = "\n\n".join(piece.text for piece in pieces)
-        text = f"<history>\n{lines}\n</history>\n\n{text}"
+        text = f"<conversation>\n{lines}\n</conversation>\n\n{text}"
     return Prompt(system=fixed_text("apps/eval/answer"), messages=(_asked(text),), pieces=pieces)
 
 

@@ -49,9 +49,9 @@ class ModelJudge:
         system = fixed_text(f"apps/eval/judge_{rule}")
         text = "\n\n".join(
             (
-                element("question", question.text),
-                element("statement" if rule == "rubric" else "expected", expected),
-                element("answer", answer or "(no answer)"),
+                element("asked-question", question.text),
+                element("expected-statement" if rule == "rubric" else "expected-answer", expected),
+                element("given-answer", answer or "(no answer)"),
             )
         )
         scores = list[tuple[float, str]]()
