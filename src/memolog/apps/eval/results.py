@@ -83,7 +83,7 @@ def _locked(path: Path) -> sqlite3.Connection:
     """
     lock = sqlite3.connect(path.with_name(f"{path.name}.lock"), isolation_level=None, timeout=0)
     try:
-        lock.execute("BEGIN EXCLUSIVE")
+        lock.execute(_queries()["take_lock"])
     except sqlite3.OperationalError as error:
         lock.close()
         if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:

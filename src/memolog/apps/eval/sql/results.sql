@@ -16,6 +16,9 @@ CREATE TABLE IF NOT EXISTS eval_calls (
   input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cost REAL NOT NULL
 );
 
+-- take_lock --
+BEGIN EXCLUSIVE;
+
 -- put_setup --
 INSERT OR IGNORE INTO eval_setup (name, value) VALUES (:name, :value);
 
