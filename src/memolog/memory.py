@@ -989,7 +989,7 @@ class Resource(_Handle):
         return await (await self._connection.open()).store.runs.list(self.id, limit=limit)
 
     async def revision(self) -> tuple[int, ...]:
-        """Return a tuple of numbers that differs after every change of this resource. Compare it to detect changes."""
+        """Return numbers that differ after a change of messages, log, tasks, working memory or events. Items do not count."""
         return await (await self._connection.open()).store.journal.pulse(self.id)
 
     async def message(self, id: str, *, thread: str | None = None) -> tuple[Message, ...]:  # noqa: A002
@@ -1278,12 +1278,12 @@ class Memory:
     ) -> tuple[UsageDay, ...]:
         """Return the tokens and US dollars spent on each day in UTC, one entry for each kind of work.
 
-        Without `resource`, of the whole database. `thread` is a thread of the resource.
+        Without `resource`, of all resources that have threads. `thread` is a thread of the resource.
         """
         return await (await self.open()).store.survey.usage_by_day(resource, thread, since)
 
     async def revision(self) -> tuple[int, ...]:
-        """Return a tuple of numbers that differs after every change of the database. Compare it to detect changes."""
+        """Return numbers that differ after a change in the database, as `Resource.revision`. Resources are counted together."""
         return await (await self.open()).store.survey.pulse()
 
     async def check_ready(self) -> None:

@@ -730,7 +730,7 @@ class SyncResource:
     def runs(self, *, limit: int = 100) -> tuple[Run, ...]:
         """Return the runs of the observer and the reflector over all threads, the newest first. See `Thread.runs`."""
     def revision(self) -> tuple[int, ...]:
-        """Return a tuple of numbers that differs after every change of this resource. Compare it to detect changes."""
+        """Return numbers that differ after a change of messages, log, tasks, working memory or events. Items do not count."""
     def message(self, id: str, *, thread: str | None = None) -> tuple[Message, ...]:
         """Return the rows of one message: the message, then its continuations. Raises MessageNotFound.
 
@@ -839,10 +839,10 @@ class SyncMemory:
     ) -> tuple[UsageDay, ...]:
         """Return the tokens and US dollars spent on each day in UTC, one entry for each kind of work.
 
-        Without `resource`, of the whole database. `thread` is a thread of the resource.
+        Without `resource`, of all resources that have threads. `thread` is a thread of the resource.
         """
     def revision(self) -> tuple[int, ...]:
-        """Return a tuple of numbers that differs after every change of the database. Compare it to detect changes."""
+        """Return numbers that differ after a change in the database, as `Resource.revision`. Resources are counted together."""
     def check_ready(self) -> None:
         """Raise an error if the database cannot be read, or if its schema is not the one of this release."""
     def held(self) -> HeldRuns | None:

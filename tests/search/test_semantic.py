@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import cycle
 from pathlib import Path
 from threading import Thread
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from unittest.mock import patch
 from zlib import crc32
 
@@ -103,6 +103,9 @@ async def test_a_paraphrase_is_found_and_explained(open_memory: OpenMemory) -> N
     assert [result.thread for result in (await memory.thread("t1", resource="alice").search(ASKED)).results]
     assert await found(memory, ASKED, thread="t2") == []
     assert await found(memory, f"{ASKED} role:assistant") == []
+    # Where no line of the log is searched, nothing is looked up. The texts that are near stay in memory.
+    assert await found(memory, f"{ASKED} source:observation thread:t1") == []
+    assert PHOTO in await found(memory, ASKED)
     store = await store_of(memory)
     store.semantic = None
     assert await found(memory, ASKED) == [MOUNTAINS]
@@ -591,3 +594,21 @@ def test_the_nearest_vectors_are_exact() -> None:
     matrix.remove([1])
     assert 1 not in {near.pk for near in matrix.nearest(vectors[0], 12, 0.1, ())}
     assert SemanticConfig().threshold < 1
+
+
+class _Stored(NamedTuple):
+    pk: int
+    place: int
+    scale: float
+    vector: bytes
+
+
+def test_a_vector_that_is_not_in_memory_is_not_removed() -> None:
+    """Another search may have read the vectors anew meanwhile: those beside an absent one stay."""
+    matrix = Matrix(2)
+    matrix.add([_Stored(1, 1, 1.0, b"\x7f\x00"), _Stored(5, 2, 1.0, b"\x00\x7f")])
+    matrix.remove([3, 9])
+    assert matrix.dead == 0
+    assert len(matrix.nearest(unit([1.0, 1.0]), 5, 0.1, ())) == 2
+    matrix.remove([5])
+    assert len(matrix.nearest(unit([1.0, 1.0]), 5, 0.1, ())) == 1

@@ -193,7 +193,7 @@ class Survey(Calls):
         return tuple(map(_usage_day, rows))
 
     async def pulse(self) -> tuple[int, ...]:
-        """Return a tuple of numbers that differs after every change of any resource."""
+        """Return numbers that differ after a change of any resource. See `Memory.revision`."""
         return (await self.engine.fetch(runs.pulse_all(), tuple[int, ...]))[0]
 
 

@@ -108,7 +108,7 @@ class Journal(Calls):
         return (await self.engine.fetch(step, _event))[::-1]
 
     async def pulse(self, resource: str) -> tuple[int, ...]:
-        """Return a tuple of numbers that differs after every change of the resource."""
+        """Return numbers that differ after a change of the resource. Changes of items are not among them."""
         check_ids(resource=resource)
         return (await self.engine.fetch(q.pulse(resource=resource), tuple[int, ...]))[0]
 

@@ -187,10 +187,15 @@ class Matrix:
     def remove(self, pks: Sequence[int]) -> None:
         """Let some vectors be similar to nothing, because they were deleted."""
         np = numpy()
-        at = np.searchsorted(self._pks[: self.size], np.asarray(pks, dtype=np.int64))
+        wanted = np.asarray(pks, dtype=np.int64)
+        at = np.searchsorted(self._pks[: self.size], wanted)
+        # Another search may have read the vectors anew, without some of these.
+        is_here = at < self.size
+        at, wanted = at[is_here], wanted[is_here]
+        at = at[self._pks[at] == wanted]
         self._scales[at] = 0.0
         self._codes[at] = 0
-        self.dead += len(pks)
+        self.dead += len(at)
 
     def nearest(self, query: Array, count: int, least: float, threads: Sequence[int]) -> list[Near]:
         """Return at most `count` vectors with a similarity of at least `least`. `threads`, if given, restricts messages."""

@@ -140,7 +140,7 @@ async def _found(store: "Store", config: Config, resource: str, query: Query, *,
     if store.semantic is not None:
         near = await store.semantic.near(resource, query)
     found = await _found_near(store, config, resource, query, near, explain=explain)
-    if store.semantic is not None:
+    if store.semantic is not None and found.alive is not None:
         store.semantic.vectors.removed(near, found.alive)
     return found
 

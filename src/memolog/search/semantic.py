@@ -94,14 +94,18 @@ class Semantic:
         if self._is_replaced or not is_for_meaning(query):
             return ()
         try:
-            vector = await self._vector(resource, query.plain)
+            return await self._near(resource, query)
         except Exception as error:  # noqa: BLE001 - a search must not fail because of its optional part
             self.failed(error, resource)
             return ()
+
+    async def _near(self, resource: str, query: Query) -> Sequence[Near]:
+        vector = await self._vector(resource, query.plain)
         if vector is None or not await self._is_known(len(vector)):
             return ()
-        # Filters other than those of the thread are applied later, so more texts are read.
-        is_narrow = query.roles or query.without_roles or query.after or query.before or query.tasks or query.sources
+        # Filters other than that of the threads to search are applied later, so more texts are read.
+        filters = (query.roles, query.without_roles, query.after, query.before, query.tasks, query.sources)
+        is_narrow = any(filters) or bool(query.without_threads)
         return await self.vectors.nearest(
             resource,
             self._key or 0,

@@ -101,7 +101,7 @@ class SearchHits:
     """The number of messages, observations and tasks that are not indexed yet."""
     is_whole: bool = True
     """Whether everything is indexed."""
-    alive: frozenset[int] = frozenset()
+    alive: frozenset[int] | None = None
     """The keys of the near vectors that still exist."""
 
 

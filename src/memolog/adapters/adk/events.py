@@ -95,13 +95,23 @@ async def rewind_with(resource: Resource, thread: str, events: Sequence[Any], ev
     first = next((n for n, one in enumerate(events) if gone and one.invocation_id == gone), None)
     if first is None:
         return
-    kept = 0
+    kept = None
     for earlier in reversed(events[:first]):
         with suppress(NotFound):
             rows = await resource.message(earlier.id, thread=thread)
             if live := [row for row in rows if row.state == "live"]:
                 kept = live[-1].seq
                 break
+    if kept is None:
+        # No earlier event is stored, or the list begins here. Messages of others may stand before the first that goes.
+        going: list[int] = []
+        for one in events[first:]:
+            with suppress(NotFound):
+                rows = await resource.message(one.id, thread=thread)
+                going += [row.seq for row in rows if row.state == "live"]
+        if not going:
+            return
+        kept = min(going) - 1
     await resource.thread(thread).rewind(to=kept)
 
 

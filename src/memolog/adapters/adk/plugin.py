@@ -199,6 +199,9 @@ class _Run(AgentTurn):
         handle = self.memory.thread(self.thread, resource=self.resource)
         try:
             newest = {row.id for row in (await handle.messages(before=_LAST, limit=_PAGE)).items}
+            count = len(events)
+            while count and not (events[count - 1].id in newest or await self._is_stored(events[count - 1])):
+                count -= 1
         except NotFound:
             return 0
         except MemologError as error:
@@ -206,10 +209,12 @@ class _Run(AgentTurn):
                 raise
             _log.warning("stored messages cannot be read, so only the last event counts as new: %s", error)
             return max(0, len(events) - 1)
-        count = len(events)
-        while count and not (events[count - 1].id in newest or await self._is_stored(events[count - 1])):
-            count -= 1
-        await self._rewind(events, count)
+        try:
+            await self._rewind(events, count)
+        except MemologError as error:
+            if self.memory.config.strict:
+                raise
+            _log.warning("the thread cannot be rewound with its session: %s", error)
         return count
 
     async def _is_stored(self, event: Any) -> bool:

@@ -164,7 +164,7 @@ def _navigation(ui: Ui, subjects: Mapping[str, str], path: str) -> list[dict[str
 
 
 WHO: Final = "inspector"
-"""The author of what people change on a page, as it stands in histories."""
+"""The author of changes to tasks and working memory, as it stands in their histories."""
 
 
 def see(path: str, **parameters: object) -> Response:

@@ -45,9 +45,10 @@ LIMIT :limit
 SELECT COALESCE(SUM(u.cost), 0) AS cost FROM usage u WHERE u.kind IN ('observe', 'reflect', 'other')
 
 -- sum_spent_outside --
--- The same for the requests of a resource that belong to no thread.
+-- The same for the requests of a resource that belong to no thread. The costs of forgotten threads lost their thread. Those of
+-- observers, which always have one, are not counted.
 SELECT COALESCE(SUM(u.cost), 0) AS cost FROM usage u
-WHERE u.resource = :resource AND u.thread_pk IS NULL AND u.kind IN ('observe', 'reflect', 'other')
+WHERE u.resource = :resource AND u.thread_pk IS NULL AND u.kind IN ('reflect', 'other')
 
 -- calibrations_of --
 -- All calibrations of a resource. Python code compares the names, because one model can have several names.
