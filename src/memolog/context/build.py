@@ -306,7 +306,7 @@ class Contexts:
         limits = others_for(config, decides=False)
         if read.others and isinstance(limits, OtherLimits):
             where = read.resource, read.log.pk, read.thread.pk
-            others = await self._store.logs.others(*where, read.others, limits=limits)
+            others = await self._store.logs.others(*where, read.others, limits=limits, version=read.log.version)
         if others.tails and not config.read_only:
             # A thread without an alias is not shown, because its name would change when it gets an alias.
             others = replace(others, tails=tuple(other for other in others.tails if other.alias))

@@ -190,7 +190,7 @@ def render_others(
     The text says how many messages are not shown. `more` is the number of further conversations and of their messages.
     """
     said = [
-        (local(other.messages[position].created_at, None), index, position, text)
+        (other.messages[position].created_at, index, position, text)
         for index, other in enumerate(others)
         for position, text in _spoken(other.messages)
     ]

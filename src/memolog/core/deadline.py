@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from math import inf
 from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 from memolog.errors import StoreBusy
 
@@ -176,6 +178,8 @@ async def in_time(call: Coroutine[object, object, T], seconds: float, *, patienc
 # A computation in slices lets other tasks run after so many seconds. A task that wakes up may wait for three slices: the running
 # one, the one in whose iteration of the loop its timer fires, and the one before it in the queue.
 _SLICE_SECONDS: Final = 0.001
+# When the last pause of a computation in slices ended, by event loop.
+_PAUSED_AT: Final = WeakKeyDictionary[asyncio.AbstractEventLoop, float]()
 
 
 async def in_slices(work: Generator[None, None, T], *, apart: bool = False) -> T:
@@ -187,16 +191,16 @@ async def in_slices(work: Generator[None, None, T], *, apart: bool = False) -> T
     if apart:
         return await asyncio.to_thread(at_once, work)
     loop = asyncio.get_running_loop()
-    await asyncio.sleep(0)
-    began = loop.time()
+    # Short computations that follow each other share a slice.
+    began = _PAUSED_AT.get(loop, -inf)
     while True:
+        if loop.time() - began > _SLICE_SECONDS:
+            await asyncio.sleep(0)
+            _PAUSED_AT[loop] = began = loop.time()
         try:
             next(work)
         except StopIteration as end:
             return end.value
-        if loop.time() - began > _SLICE_SECONDS:
-            await asyncio.sleep(0)
-            began = loop.time()
 
 
 def at_once(work: Generator[None, None, T]) -> T:

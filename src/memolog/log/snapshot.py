@@ -211,6 +211,14 @@ class OtherThread:
     """How many of the messages a context may show: they are live and not Memolog's own."""
 
 
+class _NewestOf(NamedTuple):
+    """The newest messages of another thread, as long as it is the same `OtherThread`, and how many were asked for."""
+
+    thread: OtherThread
+    asked: int
+    messages: tuple[Message, ...]
+
+
 class _Groups(NamedTuple):
     """The groups of a log. `changes` counts the versions of the log that changed its groups."""
 
@@ -239,6 +247,8 @@ class MemoryCache:
         """Messages of other threads of a shared log, by thread, sequence number and id."""
         self.others = Cache[tuple[object, ...], OtherThread](_OTHERS, heaviest=_OTHER_WEIGHTS)
         """The other threads of a shared log, by log and thread."""
+        self.newest = Cache[int, _NewestOf](_OTHERS, heaviest=_TOKENS)
+        """The newest messages of other threads of a shared log, by thread."""
         self.plans = Cache[str, Plans](_LOGS, heaviest=_TOKENS)
         self.settings = Cache[str, JsonObject](_RESOURCES)
         """Stored settings by resource, so that a turn does not read them again. Filled after this `Memory` has stored its own."""
@@ -253,6 +263,7 @@ class MemoryCache:
             self.tails,
             self.beside,
             self.others,
+            self.newest,
             self.plans,
             self.settings,
             self.factors,
@@ -758,16 +769,29 @@ def reading_others(
     known: Sequence[OtherThread],
     limits: OtherLimits,
     cache: MemoryCache,
+    *,
+    version: int | None = None,
 ) -> Script[OtherTails]:
-    """Return the newest messages of other threads. `known` are the threads that the log did not cover in an earlier snapshot."""
+    """Return the newest messages of other threads.
+
+    `known` are the threads that the log did not cover in an earlier snapshot, when the log had this `version`.
+    """
     where = {"resource": resource, "log_pk": log_pk, "thread_pk": thread_pk}
-    ends: dict[str, int] = {other.thread: other.cursor for other in known}
-    rows = yield q.other_threads(**where, ends=list(ends), limit=limits.threads)
+    known_by_name = {other.thread: other for other in known}
+    # In the same version no cursor has moved, so the threads of `known` are found without their names.
+    is_same = version is not None and bool((yield q.version_is(log_pk=log_pk, version=version, resource=resource)))
+    ends = [] if is_same else list(known_by_name)
+    rows = yield q.other_threads(**where, ends=ends, limit=limits.threads)
     if not rows:
         return OtherTails()
-    covered: dict[str, int] = {row.id: row.cursor for row in rows}
-    covered |= {name: end for name, end in ends.items() if name in covered}
-    tails = yield from _newest({row.pk: covered[row.id] for row in rows}, covered, limits, cache)
+    covered: dict[str, int] = {}
+    same = dict[int, OtherThread]()
+    for row in rows:
+        before = known_by_name.get(row.id)
+        covered[row.id] = row.cursor if before is None else before.cursor
+        if before is not None and before.last_seq == row.last_seq:
+            same[row.pk] = before
+    tails = yield from _newest({row.pk: covered[row.id] for row in rows}, covered, limits, cache, same)
     totals, more = yield from _counting(where, known, rows)
     found: list[OtherTail] = []
     for row in rows:
@@ -807,19 +831,43 @@ def _counting(
 
 
 def _newest(
-    after: Mapping[int, int], covered: Mapping[str, int], limits: OtherLimits, cache: MemoryCache
-) -> Script[dict[str, list[Message]]]:
-    """Return the newest messages of each thread that the log does not cover: as many as a context can show, or more."""
+    after: Mapping[int, int],
+    covered: Mapping[str, int],
+    limits: OtherLimits,
+    cache: MemoryCache,
+    same: Mapping[int, OtherThread],
+) -> Script[dict[str, Sequence[Message]]]:
+    """Return the newest messages of each thread that the log does not cover: as many as a context can show, or more.
+
+    Reads only the messages of threads that have changed since they were cached. `same` has the threads that have not changed
+    since the snapshot of the caller.
+    """
     # Tombstones and Memolog's own messages are not shown, so read up to twice as many as are shown.
     most = 2 * limits.messages
     reach = most if limits.tokens is None else min(_FIRST_READ, most)
     while True:
-        tails = dict[str, list[Message]]()
-        for message in (yield from reading_newest(list(after), reach, cache, after)):
-            tails.setdefault(message.thread, []).append(message)
+        tails = dict[str, Sequence[Message]]()
+        for pk, thread in same.items():
+            cached = cache.newest.get(pk)
+            if cached is not None and cached.thread is thread and cached.asked == reach:
+                tails[thread.thread] = cached.messages
+        rest = [pk for pk in after if pk not in same or same[pk].thread not in tails]
+        read = (yield from reading_newest(rest, reach, cache, after)) if rest else ()
+        for name, of_thread in groupby(read, key=attrgetter("thread")):
+            tails[name] = tuple(of_thread)
+        for pk in rest:
+            if pk in same and (tail := tails.get(same[pk].thread, ())) and all(map(_is_as_saved, tail)):
+                weight = sum([message.tokens for message in tail])
+                cache.newest.put(pk, _NewestOf(same[pk], reach, tuple(tail)), weight=weight)
         if reach == most or _is_enough(tails.values(), covered, limits.tokens or 0):
             return tails
         reach = min(4 * reach, most)
+
+
+def _is_as_saved(message: Message) -> bool:
+    """Return whether a message has not changed since it was saved. The count of a large file may change without a trace."""
+    is_plain = message.level == 0 and not message.pruned and message.task is None
+    return is_plain and message.state == "live" and not message.file_tokens
 
 
 def reading_newest(
@@ -846,7 +894,7 @@ def reading_newest(
     return [found[key.pk] for key in keys]
 
 
-def _is_enough(tails: Iterable[list[Message]], covered: Mapping[str, int], tokens: int) -> bool:
+def _is_enough(tails: Iterable[Sequence[Message]], covered: Mapping[str, int], tokens: int) -> bool:
     """Return whether these messages fill `tokens`, or no thread has older messages that the log does not cover."""
     read = list(tails)
     begun = [tail[0].created_at for tail in read if tail[0].seq > covered[tail[0].thread] + 1]

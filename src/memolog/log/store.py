@@ -246,13 +246,15 @@ class Logs(TimedCalls):
         known: Sequence[OtherThread] = (),
         *,
         limits: OtherLimits,
+        version: int | None = None,
     ) -> Script[OtherTails]:
         """Return the newest messages of the resource's other threads that the log does not cover, the latest active thread first.
 
-        `known` are the other threads of a snapshot. Messages after their cursors are returned even if the log covers them now.
+        `known` are the other threads of a snapshot, and `version` is that of its log. Messages after their cursors are returned
+        even if the log covers them now.
         """
         check_ids(resource=resource)
-        return (yield from reading_others(resource, log_pk, thread_pk, known, limits, self._cache))
+        return (yield from reading_others(resource, log_pk, thread_pk, known, limits, self._cache, version=version))
 
     @reads
     def recent(
