@@ -198,6 +198,10 @@ DAMAGES: Final[dict[str, Damage]] = {
     "a message that is not found": Damage(
         "index-missing", "DELETE FROM search_docs WHERE doc = (SELECT MIN(doc) FROM search_docs WHERE doc > 0)"
     ),
+    "a line that is not found": Damage(
+        "index-missing",
+        "DELETE FROM search_docs WHERE doc = (SELECT MAX(doc) FROM search_docs WHERE source = 'observation')",
+    ),
     "a document of nothing": Damage(
         "index-extra", "UPDATE search_docs SET source_pk = 88888 WHERE doc = (SELECT MAX(doc) FROM search_docs)"
     ),

@@ -9,7 +9,7 @@ import pytest
 from contract.raw_sql import add_task, run_sql, set_state
 from kit.effort import counts
 from kit.engines import a_memory
-from kit.talk import forget_thread, found, save_texts
+from kit.talk import forget_thread, found, hold, save_texts, store_of
 from memolog import AssistantMessage, Config, InputError, Memory, ToolCallPart, ToolMessage, UserMessage
 from memolog.search.analysis import analyse, text_of_parts
 from memolog.store import Store
@@ -247,6 +247,35 @@ async def test_observations_are_found(memory: Memory) -> None:
     await run_sql(kit.store, "UPDATE observations SET state = 'dropped' WHERE id = :id RETURNING pk", id=results[0].id)
     again = (await memory.resource(RESOURCE).search("Lisbon", sources={"observation"})).results
     assert [(result.id, result.state) for result in again] == [(results[0].id, "dropped")]
+
+
+async def test_observations_are_indexed_when_their_group_is_activated(memory: Memory) -> None:
+    """Before, no search finds them. Superseded, they are found as before, and are not indexed again."""
+    store = await store_of(memory)
+    waiting = "SELECT COUNT(*) FROM search_queue WHERE kind = 'observation'"
+    lines = "SELECT COUNT(*) FROM search_docs WHERE source = 'observation'"
+    await hold(memory, "I moved to Lisbon in March because of a new position at the harbour.", "Noted.", thread="t")
+    thread = memory.thread("t", resource=RESOURCE)
+    await thread.buffer()
+    await memory.settled()
+    assert await run_sql(store, "SELECT COUNT(*) > 0 FROM observations") in ([(1,)], [(True,)])
+    await memory.resource(RESOURCE).index()
+    assert await run_sql(store, waiting) == await run_sql(store, lines) == [(0,)]
+    await run_sql(store, "UPDATE groups SET state = 'active' RETURNING pk")
+    queued = await run_sql(store, waiting)
+    assert queued > [(0,)]
+    [result] = (await memory.resource(RESOURCE).search("Lisbon", sources={"observation"})).results
+    assert await run_sql(store, lines) == queued
+    await run_sql(store, "UPDATE observations SET state = 'superseded' RETURNING pk")
+    await run_sql(store, "UPDATE groups SET state = 'covered' RETURNING pk")
+    assert await run_sql(store, waiting) == [(0,)]
+    [again] = (await memory.resource(RESOURCE).search("Lisbon", sources={"observation"})).results
+    assert (again.id, again.state) == (result.id, "superseded")
+    # A retracted line leaves the index at once, and comes back when it is reinstated.
+    await run_sql(store, "UPDATE observations SET state = 'retracted' RETURNING pk")
+    assert await run_sql(store, lines) == [(0,)]
+    await run_sql(store, "UPDATE observations SET state = 'active' RETURNING pk")
+    assert await run_sql(store, waiting) == queued
 
 
 async def test_resources_do_not_meet(memory: Memory) -> None:

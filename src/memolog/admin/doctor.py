@@ -23,7 +23,7 @@ from memolog.db.sqlite_files import copy_before_repair, damage_in, rebuild_index
 from memolog.log.snapshot import GroupRow
 from memolog.log.withdrawals import Render, rendering
 from memolog.search.analysis import Redact
-from memolog.search.index import has_words, resetting_index
+from memolog.search.index import has_words, line_has_words, resetting_index
 from memolog.tasks.dependencies import settling
 from memolog.text.redaction import for_the_index
 from memolog.text.tokens import TokenCounter
@@ -101,6 +101,7 @@ class Doctor(TimedCalls):
             found += _check_tokens((yield q.group_tokens(resource=resource)), count)
             report("checks", len(CHECKS) + 2, len(CHECKS) + _MORE_CHECKS)
             found += _check_index((yield q.unindexed(resource=resource)), redact)
+            found += _check_lines((yield q.unindexed_lines(resource=resource)), redact)
             report("checks", len(CHECKS) + 3, len(CHECKS) + _MORE_CHECKS)
             for row in (yield q.rendered(resource=resource)):
                 found += _check_rendering(row, *(yield from rendering(row.log_pk, row.id, render)))
@@ -490,3 +491,11 @@ def _check_index(unindexed: Sequence[Row], redact: Redact) -> Iterator[Diagnosis
         if has_words(row, redact):
             where = f"message {row.seq} of thread {row.thread} of {row.resource}"
             yield found_at("index-missing", where, "The message is not in the index.", reindex=row.resource)
+
+
+def _check_lines(unindexed: Sequence[Row], redact: Redact) -> Iterator[Diagnosis]:
+    """Check that every observation of the log that contains a word is indexed."""
+    for row in unindexed:
+        if line_has_words(row, redact):
+            where = f"observation {row.handle} of {row.resource}"
+            yield found_at("index-missing", where, "The observation is not in the index.", reindex=row.resource)

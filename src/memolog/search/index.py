@@ -145,6 +145,11 @@ def has_words(row: Row, redact: Redact) -> bool:
     return _message(row, redact) is not None
 
 
+def line_has_words(row: Row, redact: Redact) -> bool:
+    """Return whether an observation is to be indexed. The row must have the columns of `select_lines`, and a version."""
+    return _changed_observation(row, redact).document is not None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Document:
     values: Values

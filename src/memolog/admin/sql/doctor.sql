@@ -282,6 +282,16 @@ WHERE m.state = 'live' AND m.own = 0 AND m.seq <= t.indexed_seq AND (CAST(:resou
     WHERE d.doc BETWEEN (m.thread_pk << 33) + (m.seq << 8) AND (m.thread_pk << 33) + (m.seq << 8) + 255)
   AND NOT EXISTS (SELECT 1 FROM search_queue w WHERE w.kind = 'message' AND w.source_pk = m.pk)
 
+-- unindexed_lines --
+-- Observations that a search should find and that are not in the index. The caller skips those without words.
+SELECT o.pk, COALESCE(o.said_at, g.created_at) AS at, o.state, o.text, o.verbatim, o.files, g.kind, g.thread_pk, 0 AS version,
+  l.resource, g.handle || '.' || o.ordinal AS handle
+FROM observations o JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk
+WHERE o.state IN ('active', 'superseded', 'dropped') AND g.state IN ('active', 'covered')
+  AND (CAST(:resource AS TEXT) IS NULL OR l.resource = :resource)
+  AND NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.doc BETWEEN -(o.pk << 9) - 255 AND -(o.pk << 9))
+  AND NOT EXISTS (SELECT 1 FROM search_queue w WHERE w.kind = 'observation' AND w.source_pk = o.pk)
+
 -- stale_docs --
 SELECT d.doc AS key, 'a document of ' || s.resource AS place, s.resource FROM search_docs d JOIN search_scopes s ON s.pk = d.scope_pk
 LEFT JOIN messages m ON d.doc > 0 AND m.pk = d.source_pk AND m.thread_pk = d.thread_pk

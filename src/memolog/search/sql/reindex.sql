@@ -40,10 +40,10 @@ ON CONFLICT (thread_pk) DO NOTHING
 DELETE FROM search_queue WHERE resource = :resource
 
 -- wait_for_observations --
--- Some observations may be in the queue already.
+-- Those of groups that are or were part of the log. Some may be in the queue already.
 INSERT INTO search_queue (kind, source_pk, resource)
 SELECT 'observation', o.pk, l.resource FROM observations o JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk
-WHERE l.resource = :resource
+WHERE l.resource = :resource AND g.state IN ('active', 'covered')
 ON CONFLICT (kind, source_pk) DO UPDATE SET version = search_queue.version + 1
 
 -- wait_for_tasks --
