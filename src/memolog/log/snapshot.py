@@ -36,7 +36,7 @@ from memolog.db.rows import (
 from memolog.db.scope import LAST, chunks, no_thread
 from memolog.errors import Conflict
 from memolog.log.heartbeat import Beat, beat_of
-from memolog.working_memory.store import Facts, present_versions, reading_facts
+from memolog.working_memory.store import NO_FACTS, Facts, present_versions, reading_facts
 
 q = load_queries("log/logs")
 messages = load_queries("messages/messages")
@@ -209,6 +209,13 @@ class OtherThread:
     """Whether a message has a large file."""
     said: int
     """How many of the messages a context may show: they are live and not Memolog's own."""
+
+
+class _KnownTail(NamedTuple):
+    """The cached messages of a tail, and whether one of them may have changed since it was saved."""
+
+    rows: KnownRows
+    may_differ: bool
 
 
 class _NewestOf(NamedTuple):
@@ -420,16 +427,21 @@ def reading_snapshot(
     groups = yield from reading_groups(log, cache)
     # Buffered groups, runs and open turns of the other threads are only needed by `decide`.
     only = None if scope == "resource" and others is True else head.pk
-    buffered = yield q.buffered_groups(log_pk=log.pk, only=only)
-    runs = yield q.open_runs(log_pk=log.pk, only=only)
+    buffered = (yield q.buffered_groups(log_pk=log.pk, only=only)) if row.has_buffered else ()
+    runs = (yield q.open_runs(log_pk=log.pk, only=only)) if row.has_runs else ()
     unseen = yield q.unseen(resource=resource, thread_pk=only)
     known = cache.tails.get(_tail_key(log, head)) or {}
     most = None if limit is None else limit(sum(group.tokens for group in groups)) - _MARK_TOKENS
-    tail, known, shown_from = yield from _reading_own_tail(head, cursor, known, newest, most, unseen)
+    # `may_differ` is about the messages after the cursor. With `newest`, earlier messages are read too.
+    may_differ = newest is not None or bool(row.may_differ)
+    known_tail = _KnownTail(known, may_differ)
+    tail, known, shown_from = yield from _reading_own_tail(head, cursor, known_tail, newest, most, unseen)
     after = cursor if activates else _end_of_buffered(cursor, thread, buffered)
     backlog = yield from _reading_backlog(head, shown_from, after, decides=others is True)
     repeated = (yield from _repeated(head.pk, cursor, tail)) if backlog is None else ()
-    facts = yield from reading_facts(resource, head.pk, log.working_memory, has_log=bool(log.pk))
+    facts = NO_FACTS
+    if row.has_documents:
+        facts = yield from reading_facts(resource, head.pk, log.working_memory, has_log=bool(log.pk))
     read, beside = yield from _reading_beside(resource, scope, log, head.pk, others, cache)
     return Snapshot(
         resource=resource,
@@ -547,14 +559,19 @@ def reading_groups(log: LogHead, cache: MemoryCache) -> Script[tuple[GroupRow, .
 
 
 def reading_tail(
-    thread_pk: int, start: int, last_seq: int, known: KnownRows
+    thread_pk: int, start: int, last_seq: int, cached: _KnownTail
 ) -> Script[tuple[tuple[Message, ...], KnownRows]]:
     """Return the messages after `start`, and those of them that the next snapshot can take from the cache.
 
-    Reads only the messages that are not in `known` or have changed since they were saved.
+    Reads only the messages that are not cached or have changed since they were saved.
     """
+    known = cached.rows
     newest = next(reversed(known), 0)
-    rows = yield messages.tail(thread_pk=thread_pk, after=start, known=max(newest, start + 1))
+    first = max(newest, start + 1)
+    if cached.may_differ and first > start + 1:
+        rows = yield messages.tail(thread_pk=thread_pk, after=start, known=first)
+    else:
+        rows = yield messages.since(thread_pk=thread_pk, first=first)
     fresh = {row.seq: message_from_row(row) for row in rows}
     kept = dict(known)
     if next(iter(known), LAST) <= start:
@@ -564,7 +581,7 @@ def reading_tail(
     is_same = newest <= start or (newest in fresh and fresh[newest].id == known[newest].id)
     if not is_same or len(kept) + len(fresh) != last_seq - start:
         # Rows are missing, or `thread_pk` now belongs to another thread, so read all rows.
-        rows = yield messages.tail(thread_pk=thread_pk, after=start, known=start + 1)
+        rows = yield messages.since(thread_pk=thread_pk, first=start + 1)
         fresh, kept = {row.seq: message_from_row(row) for row in rows}, {}
     tail = (*kept.values(), *fresh.values())
     if kept and fresh and next(iter(fresh)) < next(reversed(kept)):
@@ -578,27 +595,27 @@ def reading_tail(
 
 
 def _reading_own_tail(
-    head: ThreadHead, cursor: int, known: KnownRows, newest: int | None, most: int | None, unseen: Iterable[Row]
+    head: ThreadHead, cursor: int, cached: _KnownTail, newest: int | None, most: int | None, unseen: Iterable[Row]
 ) -> Script[tuple[tuple[Message, ...], KnownRows, int | None]]:
     """Return the tail, the messages that the next snapshot can take from the cache, and the third value of `_reading_end`."""
     if newest is not None or most is None:
         # With `observe=False` a context shows the newest messages, even if a log from earlier covers them.
         start = cursor if newest is None else max(0, head.last_seq - newest)
-        return *(yield from reading_tail(head.pk, start, head.last_seq, known)), None
+        return *(yield from reading_tail(head.pk, start, head.last_seq, cached)), None
     first_unseen = min((row.first_seq for row in unseen if row.thread == head.id), default=head.last_seq + 1)
-    return (yield from _reading_end(head, cursor, known, most, first_unseen))
+    return (yield from _reading_end(head, cursor, cached, most, first_unseen))
 
 
 def _reading_end(
-    head: ThreadHead, cursor: int, known: KnownRows, most: int, first_unseen: int
+    head: ThreadHead, cursor: int, cached: _KnownTail, most: int, first_unseen: int
 ) -> Script[tuple[tuple[Message, ...], KnownRows, int | None]]:
     """Return the messages after the cursor, or the end of them that a context shows, and the number of its first message.
 
     The number is None if a context shows the whole tail.
     """
     first_shown = partial(_first_shown, last_seq=head.last_seq, most=most, first_unseen=first_unseen)
-    if head.last_seq - cursor - len(known) <= _WHOLE_ROWS:
-        tail, known = yield from reading_tail(head.pk, cursor, head.last_seq, known)
+    if head.last_seq - cursor - len(cached.rows) <= _WHOLE_ROWS:
+        tail, known = yield from reading_tail(head.pk, cursor, head.last_seq, cached)
         shown_from = None
         if sum([m.tokens for m in tail]) > most:
             shown_from = first_shown((m.seq, m.tokens if m.state == "live" else 0, m.turn) for m in reversed(tail))
@@ -613,7 +630,7 @@ def _reading_end(
         sizes += ((row.seq, tokens_in(row) if row.state == "live" else 0, row.turn) for row in rows)
         shown_from, count = first_shown(sizes), len(sizes)
     start = cursor if shown_from is None else max(cursor, shown_from - 1 - _LEAD_IN)
-    return *(yield from reading_tail(head.pk, start, head.last_seq, known)), shown_from
+    return *(yield from reading_tail(head.pk, start, head.last_seq, cached)), shown_from
 
 
 def _first_shown(

@@ -21,13 +21,19 @@ RETURNING number, kind, created_at, restored_from, tokens_before, tokens_after, 
 
 -- heads --
 -- A thread, its log (of the thread itself or, for shared = 1, of the resource) and its cursor there, with the time of the last
--- message that the log covers. The columns of a missing log or cursor are NULL.
+-- message that the log covers. The columns of a missing log or cursor are NULL. The last columns say which further rows there may
+-- be, because most threads have none of them. The condition of `may_differ` is that of an index; see `other_heads`.
 SELECT t.pk, t.last_seq, t.current_task, t.suggested_response, t.hinted_title, t.hinted_at, t.hinted_seq, t.last_request_at,
   t.last_model, t.overrides, t.title, t.created_at, b.last_handle, l.pk AS log_pk, l.id AS log_id, l.version, l.generation,
   l.failures, l.retry_at, l.last_success_at, l.last_error_at, l.last_error, g.tokens_after, g.working_memory, l.run_changes,
   (SELECT r.inputs FROM runs r WHERE r.log_pk = l.pk AND r.status = 'abandoned' AND r.kind = 'reflect' AND r.error IS NOT NULL
     ORDER BY r.pk DESC LIMIT 1) AS abandoned,
-  c.seq AS cursor_seq, c.alias, m.created_at AS covered_at
+  c.seq AS cursor_seq, c.alias, m.created_at AS covered_at,
+  EXISTS (SELECT 1 FROM groups h WHERE h.log_pk = l.pk AND h.state = 'buffered') AS has_buffered,
+  EXISTS (SELECT 1 FROM runs r WHERE r.log_pk = l.pk AND r.status IN ('running', 'failed')) AS has_runs,
+  EXISTS (SELECT 1 FROM working_memory d WHERE d.resource = t.resource) AS has_documents,
+  EXISTS (SELECT 1 FROM messages n WHERE n.thread_pk = t.pk AND n.seq > COALESCE(c.seq, 0)
+    AND (n.state <> 'live' OR n.level <> 0 OR n.pruned <> 0 OR n.task_pk IS NOT NULL OR n.file_tokens IS NOT NULL)) AS may_differ
 FROM threads t
 LEFT JOIN task_books b ON b.resource = t.resource
 LEFT JOIN logs l ON l.resource = t.resource AND COALESCE(l.thread_pk, 0) = CASE WHEN :shared = 1 THEN 0 ELSE t.pk END

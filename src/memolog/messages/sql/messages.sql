@@ -70,6 +70,11 @@ ORDER BY m.thread_pk, m.seq
 WHERE m.pk IN (:keys[])
 ORDER BY m.thread_pk, m.seq
 
+-- since --
+{select_messages}
+WHERE m.thread_pk = :thread_pk AND m.seq >= :first
+ORDER BY m.seq
+
 -- tail --
 -- Every row from `known` on. Of the rows between `after` and `known`, only those that may differ from the saved message, because
 -- the caller has cached the others. Their condition is that of an index, so that the others are not even looked at.
