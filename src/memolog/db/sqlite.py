@@ -18,7 +18,7 @@ from functools import cache
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from memolog.db.engine import Engine, Work
 from memolog.db.queries import MOST_INLINE, Row, Script, Statement, Step, Values, row_maker, weight_of
@@ -112,6 +112,7 @@ class SqliteEngine(Engine):
         self._reading = ThreadPoolExecutor(_READER_THREADS, thread_name_prefix="memolog-sqlite-read")
         # Each event loop has queues of its own, because a call of one loop cannot wake a call of another.
         self._queues = WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[CallQueue, CallQueue]]()
+        self._last_queues: tuple[ref[asyncio.AbstractEventLoop], tuple[CallQueue, CallQueue]] | None = None
         self._connections: list[sqlite3.Connection] = []
         self._local = threading.local()
         self._is_impatient = False
@@ -257,11 +258,16 @@ class SqliteEngine(Engine):
     def _queues_of_loop(self) -> tuple[CallQueue, CallQueue]:
         """Return the queues for the threads that read and for the thread that writes."""
         loop = asyncio.get_running_loop()
+        last = self._last_queues
+        # Almost always the same loop as in the call before.
+        if last is not None and last[0]() is loop:
+            return last[1]
         found = self._queues.get(loop)
         if found is None:
             reads = CallQueue(_READER_THREADS, what="threads for reading")
             writes = CallQueue(1, what="threads for writing")
             found = self._queues[loop] = reads, writes
+        self._last_queues = ref(loop), found
         return found
 
     async def write_and_read(self, writing: Work[T], reading: Work[R], *, name: str, brief: bool = True) -> tuple[T, R]:

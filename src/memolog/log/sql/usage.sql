@@ -42,7 +42,7 @@ LIMIT :limit
 
 -- sum_spent --
 -- The sum of all resources, for a budget of the whole database. Requests of turns are those of the agent, which have no budget.
-SELECT COALESCE(SUM(u.cost), 0) AS cost FROM usage u WHERE u.kind IN ('observe', 'reflect', 'other')
+SELECT COALESCE(SUM(u.cost), 0) AS cost FROM usage u WHERE u.kind <> 'turn'
 
 -- sum_spent_outside --
 -- The same for the requests of a resource that belong to no thread. The costs of forgotten threads lost their thread. Those of
