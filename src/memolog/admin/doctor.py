@@ -77,6 +77,7 @@ async def examine(
         stamp = components.clock.now().strftime("%Y%m%dT%H%M%S")
         copy = str(await asyncio.to_thread(copy_before_repair, file, stamp))
     await doctor.repair(found)
+    components.store.empty_caches()
     if file is not None:
         await asyncio.to_thread(rebuild_indexes, file, timeout=config.busy_timeout)
     for name in (resource,) if resource is not None else await components.store.resources():

@@ -262,7 +262,6 @@ class MemoryCache:
         self.factors = Cache[tuple[str, str], float](_RESOURCES)
         """Calibration factors by resource and model."""
         self._groups = Cache[str, _Groups](_LOGS, heaviest=_TOKENS)
-        self._made = Cache[str, Mapping[Row, GroupRow]](_LOGS, heaviest=_TOKENS)
 
     def clear(self) -> None:
         """Empty the cache, so that forgotten messages do not stay in RAM."""
@@ -275,30 +274,24 @@ class MemoryCache:
             self.settings,
             self.factors,
             self._groups,
-            self._made,
         ):
             part.clear()
 
-    def groups(self, log: LogHead) -> tuple[GroupRow, ...] | None:
-        """Return the cached groups of a log. None if they are not cached or the log's groups have changed.
+    def groups(self, log: LogHead) -> tuple[tuple[GroupRow, ...], bool]:
+        """Return the cached groups of a log, and whether they are all of them.
 
-        Every change of a log increments its version. `run_changes` counts the increments that did not change the groups.
+        Within a generation, groups are only added at the end, and their texts do not change. Every change of a log increments its
+        version. `run_changes` counts the increments that did not change the groups.
         """
         cached = self._groups.get(log.id)
-        is_same = cached is not None and cached[:2] == (log.version - log.run_changes, log.generation)
-        return cached.groups if cached and is_same else None
+        if cached is None or cached.generation != log.generation:
+            return (), False
+        return cached.groups, cached.changes == log.version - log.run_changes
 
     def keep_groups(self, log: LogHead, groups: tuple[GroupRow, ...]) -> None:
         """Cache the groups of a log."""
         kept = _Groups(log.version - log.run_changes, log.generation, groups)
         self._groups.put(log.id, kept, weight=sum(group.tokens for group in groups))
-
-    def groups_of(self, log: LogHead, rows: Sequence[Row]) -> tuple[GroupRow, ...]:
-        """Convert rows to groups. An unchanged row gives the same object as before, because other caches use it as their key."""
-        known = self._made.get(log.id) or {}
-        made = {row: known.get(row) or group_row(row) for row in rows}
-        self._made.put(log.id, made, weight=sum(group.tokens for group in made.values()))
-        return tuple(made.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -552,10 +545,12 @@ def _weight_of_row(row: Row) -> Weight:
 
 def reading_groups(log: LogHead, cache: MemoryCache) -> Script[tuple[GroupRow, ...]]:
     """Return the groups of a log, from the cache if possible."""
-    groups = cache.groups(log)
-    if groups is None:
-        groups = cache.groups_of(log, (yield q.active_groups(log_pk=log.pk, generation=log.generation)))
-    return groups
+    groups, is_complete = cache.groups(log)
+    if is_complete:
+        return groups
+    after = groups[-1].position if groups else 0
+    rows = yield q.newer_groups(log_pk=log.pk, generation=log.generation, after=after)
+    return (*groups, *map(group_row, rows))
 
 
 def reading_tail(

@@ -157,6 +157,12 @@ FROM log_entries e JOIN groups g ON g.pk = e.group_pk
 WHERE e.log_pk = :log_pk AND e.generation = :generation
 ORDER BY e.position
 
+-- newer_groups --
+{select_groups}, e.position
+FROM log_entries e JOIN groups g ON g.pk = e.group_pk
+WHERE e.log_pk = :log_pk AND e.generation = :generation AND e.position > :after
+ORDER BY e.position
+
 -- buffered_groups --
 SELECT g.pk, g.id, g.kind, t.id AS thread, g.first_seq, g.last_seq, g.handle, r.inputs
 FROM groups g
