@@ -16,7 +16,9 @@ from memolog.core.config import Config
 from memolog.core.message import AssistantMessage, UserMessage
 from memolog.core.observation import Scope
 from memolog.errors import NotFound
+from memolog.search.embedding import unit
 from memolog.search.search import SearchOptions, search_memory
+from memolog.search.vectors import Vectors
 from memolog.store import Store
 from memolog.testing import FakeClock
 
@@ -163,6 +165,52 @@ async def test_a_task_is_found_as_it_is(race: Race) -> None:
     ((terms,),) = await run_sql(race.other, "SELECT CAST(terms AS TEXT) FROM search_docs")
     assert "roof" in terms
     assert "fence" not in terms
+
+
+# ---------------------------------------------------------------- vectors
+
+
+@pytest.mark.parametrize("what", ["message", "thread", "resource"])
+async def test_what_is_forgotten_is_not_in_the_queue_of_a_new_embedder(race: Race, what: str) -> None:
+    """A text is forgotten while the queue of a new embedder is filled: it does not stay there, so it never gets a vector."""
+    await say(race.other, "t1", "forgettable words", "lasting words")
+    await race.other.indexing.catch_up(RESOURCE, str)
+    vectors = Vectors(race.one.engine)
+    embedder = await vectors.choose("new", 2)
+    await race.run_well(vectors.batch(embedder, str, limit=9), "fill", _forgetting(race.other, what))
+    await race.other.indexing.catch_up(RESOURCE, str)
+    left = await run_sql(race.other, "SELECT doc FROM search_vector_queue")
+    assert left == await run_sql(race.other, "SELECT doc FROM search_docs")
+    batch = await vectors.batch(embedder, str, limit=9)
+    assert [one.text for one in batch or ()] == (["lasting words"] if what == "message" else [])
+
+
+@pytest.mark.parametrize("what", ["message", "thread", "resource"])
+@pytest.mark.parametrize("after", ["read_embedder", "claim_wanted", "add_vector"])
+async def test_what_is_forgotten_while_it_gets_its_vector_has_none(race: Race, what: str, after: str) -> None:
+    """A text is forgotten in the middle of the transaction that stores its vector: the vector is not stored, or goes too."""
+    await say(race.other, "t1", "forgettable words", "lasting words")
+    await race.other.indexing.catch_up(RESOURCE, str)
+    vectors = Vectors(race.one.engine)
+    embedder = await vectors.choose("new", 2)
+    batch = await vectors.batch(embedder, str, limit=9)
+    assert batch is not None
+    assert len(batch) == 2
+    made = [(one, unit([1.0, 0.0])) for one in batch]
+    await race.run_well(vectors.add(embedder, made), after, _forgetting(race.other, what))
+    left = await run_sql(race.other, "SELECT place & 33554431 FROM search_vectors")
+    assert [seq for (seq,) in left if seq == 1] == []
+
+
+async def _forgetting(store: Store, what: str) -> None:
+    """Forget one of two messages, or all of them."""
+    match what:
+        case "message":
+            await store.forgetting.message(RESOURCE, "forgettable words")
+        case "thread":
+            await store.forgetting.thread(RESOURCE, "t1")
+        case _:
+            await store.forgetting.resource(RESOURCE)
 
 
 # ---------------------------------------------------------------- tasks

@@ -141,7 +141,9 @@ class Vectors(Calls):
             after = known[0].filled
             last = (yield q.next_to_fill(after=after, limit=_FILLED_AT_ONCE))[0].doc
             if last is not None:
-                yield q.fill(embedder_pk=embedder, after=after, up_to=last)
+                scopes = [row.scope_pk for row in (yield q.scopes_to_fill(after=after, up_to=last))]
+                yield q.lock_scope.many([{"scope_pk": pk} for pk in scopes])
+                yield q.fill(embedder_pk=embedder, after=after, up_to=last, scopes=scopes)
             yield q.set_filled(embedder_pk=embedder, filled=last)
             return last is not None
 

@@ -26,10 +26,19 @@ UPDATE search_embedders SET maker = NULL WHERE pk = :embedder_pk AND maker = :ow
 -- next_to_fill --
 SELECT MAX(doc) AS doc FROM (SELECT doc FROM search_docs WHERE doc > :after ORDER BY doc LIMIT :limit) AS found
 
+-- scopes_to_fill --
+-- In a fixed order, to avoid deadlocks.
+SELECT DISTINCT scope_pk FROM search_docs WHERE doc > :after AND doc <= :up_to ORDER BY scope_pk
+
+-- lock_scope --
+-- The same lock as take_scope of reindex.sql, but a scope that was deleted is not created again. Without this lock, fill could add a
+-- document that another transaction is deleting: that transaction does not see the new row of the queue, so the row would remain.
+UPDATE search_scopes SET resource = resource WHERE pk = :scope_pk
+
 -- fill --
 INSERT INTO search_vector_queue (embedder_pk, scope_pk, doc)
 SELECT e.pk, d.scope_pk, d.doc FROM search_docs d JOIN search_embedders e ON e.pk = :embedder_pk
-WHERE d.doc > :after AND d.doc <= :up_to AND d.source <> 'task'
+WHERE d.doc > :after AND d.doc <= :up_to AND d.source <> 'task' AND d.scope_pk IN (:scopes[])
   AND NOT EXISTS (SELECT 1 FROM search_vectors v JOIN search_vector_sets s ON s.pk = v.pk >> 32
     WHERE v.place = CASE WHEN d.doc > 0 THEN d.doc >> 8 ELSE -(-d.doc >> 8) END AND s.embedder_pk = e.pk)
 ON CONFLICT DO NOTHING
