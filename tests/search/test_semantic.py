@@ -545,6 +545,51 @@ async def test_a_failing_embedder_degrades_to_words(open_memory: OpenMemory) -> 
     assert PHOTO in await found(memory, ASKED)
 
 
+class Quoting(Hashed):
+    """Fails with an error that quotes what it got, as some servers do."""
+
+    def __call__(self, texts: Sequence[str]) -> list[list[float]]:
+        """Raise the error if it is broken."""
+        if self.is_broken:
+            raise ValueError(f"Input {json.dumps(list(texts))} has too many tokens.")
+        return super().__call__(texts)
+
+
+@pytest.mark.usefixtures("eager")
+async def test_the_error_of_an_embedder_does_not_quote_texts_into_events_and_logs(
+    open_memory: OpenMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither a query nor a message, long or short, is in an event or in a log. The caller of `index` gets the error itself."""
+    caplog.set_level("INFO")
+    quoting = Quoting()
+    memory = begin(open_memory, quoting)
+    events: list[Degraded] = []
+    failed = asyncio.Event()
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Degraded):
+            events.append(event)
+            failed.set()
+
+    memory.subscribe(hear)
+    await fill(memory)
+    quoting.is_broken = True
+    assert await found(memory, ASKED) == [MOUNTAINS]
+    await failed.wait()
+    failed.clear()
+    semantic = (await store_of(memory)).semantic
+    assert semantic is not None
+    await save_texts(memory, "t1", "My PIN  is 4821.", "The combination of the safe is nine, seven, one.", "7351")
+    await failed.wait()
+    await semantic.make_some()
+    told = [event.error for event in events] + [record.getMessage() for record in caplog.records]
+    assert any("too many tokens" in text for text in told)
+    for secret in ("telephotograph", "PIN", "4821", "combination", "seven", "7351"):
+        assert not [text for text in told if secret in text], secret
+    with pytest.raises(ValueError, match="7351"):
+        await memory.resource("alice").index()
+
+
 @pytest.mark.usefixtures("eager")
 async def test_texts_of_a_broken_time_get_their_vectors_later(open_memory: OpenMemory) -> None:
     """Texts stay in the queue while the embedder is broken."""

@@ -6,18 +6,17 @@ The module also has models that add retries or a budget to another model, and a 
 import asyncio
 import inspect
 import random
-import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from memolog.core.exact_json import nothing
 from memolog.core.message import FilePart
 from memolog.core.run import Usage
 from memolog.errors import ConfigError, MemologError
+from memolog.text.error_text import error_text
 
 Purpose: TypeAlias = Literal["observe", "reflect", "turn", "other"]
 """What a request is for. A memory observes and reflects; `memolog eval` also asks questions (turn) and judges (other)."""
@@ -126,11 +125,6 @@ _ABOUT_THE_REQUEST: Final = frozenset({400, 406, 413, 415, 422, 451})
 _STATUS_NAMES: Final = ("status_code", "status", "code", "http_status")
 _STATUSES: Final = range(400, 600)
 _DEEPEST: Final = 10  # maximum number of causes of an error that are searched
-_LONGEST_REASON: Final = 500  # maximum characters of an error that are shown
-_QUOTED: Final = 12  # so many letters and digits that are also in the prompt are a quote
-_LEFT_OUT: Final = "[…]"
-_ESCAPE: Final = re.compile(r"\\[nrt]")
-_WORD: Final = re.compile(r"\S+")
 # Names of connection errors of common clients. These classes do not always derive from ConnectionError.
 _CONNECTION_ERRORS: Final = frozenset(
     {
@@ -212,23 +206,8 @@ def status_of(error: BaseException) -> int | None:
 
 
 def reason_of(error: BaseException, request: "ModelRequest") -> str:
-    """Return the type and the text of an error for events and logs, which must not contain messages.
-
-    Some providers quote the prompt in an error. The text is shortened, and passages that also occur in the prompt are left out.
-    """
-    text = str(error)
-    text = text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…"
-    # A quote may have other spaces and escapes than the prompt, so only letters and digits are compared.
-    places = [place for place, letter in enumerate(_ESCAPE.sub("  ", text)) if letter.isalnum()]
-    said, prompt = "".join(text[place] for place in places), "".join(filter(str.isalnum, request.text))
-    quoted = set[int]()
-    for start in range(0, len(said) - _QUOTED + 1, _QUOTED // 2):
-        if said[start : start + _QUOTED] in prompt:
-            quoted.update(places[start : start + _QUOTED])
-    if quoted:
-        words = (_LEFT_OUT if quoted.intersection(range(*word.span())) else word[0] for word in _WORD.finditer(text))
-        text = " ".join(word for word, _ in groupby(words))
-    return f"{type(error).__name__}: {text}"
+    """Return the type and the text of an error for events and logs, without passages that also occur in the prompt."""
+    return error_text(error, request.text)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

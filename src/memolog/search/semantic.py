@@ -25,6 +25,7 @@ from memolog.search.analysis import Redact
 from memolog.search.embedding import Array, Embedded, Embedder, Near, is_for_meaning, unit
 from memolog.search.query import Query
 from memolog.search.vectors import Vectors, Wanted
+from memolog.text.error_text import error_text
 
 _log = logging.getLogger("memolog")
 
@@ -62,6 +63,16 @@ class Around:
 
 class Replaced(MemologError):
     """Another process has chosen another embedder."""
+
+
+class _CallFailed(Exception):
+    """The embedder raised an error. The text of this exception quotes nothing of what was sent; `cause` is the error itself."""
+
+    def __init__(self, name: str, cause: Exception, sent: Sequence[Wanted]) -> None:
+        is_late = isinstance(cause, TimeoutError)
+        text = f"The embedder {name} did not answer in time." if is_late else ""
+        super().__init__(text or error_text(cause, *(one.text for one in sent if one.resource)))
+        self.cause = cause
 
 
 class Semantic:
@@ -145,6 +156,12 @@ class Semantic:
 
         For all resources, nothing is done if another process makes vectors now. Raises the error of the embedder.
         """
+        try:
+            return await self._make(resource)
+        except _CallFailed as failed:
+            raise failed.cause from failed.cause.__cause__
+
+    async def _make(self, resource: str | None = None) -> int:
         made = 0
         await self._choose()
         if resource is not None:
@@ -160,13 +177,16 @@ class Semantic:
         if asyncio.get_running_loop().time() < self._resume_at:
             return 0
         try:
-            return await self.make()
+            return await self._make()
         except Exception as error:  # noqa: BLE001 - the texts stay in the queue, and are tried again
             self.failed(error)
             return 0
 
     async def make_batch(self, resource: str | None = None) -> int | None:
-        """Make the next vectors. Return how many texts got one, or None if another process makes them. Raises if it fails."""
+        """Make the next vectors. Return how many texts got one, or None if another process makes them. Raises if it fails.
+
+        The error does not quote the texts.
+        """
         if self._is_replaced:
             return 0
         key, owner = await self._choose(), self._around.owner
@@ -275,8 +295,11 @@ class Semantic:
 
     async def _embed(self, texts: Sequence[Wanted], seconds: float, *, is_query: bool = False) -> list[Array]:
         """Return the vectors of texts, and book the usage. That of a text without a resource is not booked."""
-        async with asyncio.timeout(seconds):
-            made = await self.embedder.embed([one.text for one in texts], is_query=is_query)
+        try:
+            async with asyncio.timeout(seconds):
+                made = await self.embedder.embed([one.text for one in texts], is_query=is_query)
+        except Exception as error:
+            raise _CallFailed(self.embedder.name, error, texts) from error
         if len(made.vectors) != len(texts):
             raise InputError(
                 f"The embedder {self.embedder.name} returned {len(made.vectors)} vectors for {len(texts)} texts.",
@@ -312,8 +335,7 @@ class Semantic:
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._failures, 20))
         self._failures += 1
         self._resume_at = asyncio.get_running_loop().time() + pause
-        is_late = isinstance(error, TimeoutError)
-        self._around.tell(resource, f"The embedder {self.embedder.name} did not answer in time." if is_late else error)
+        self._around.tell(resource, error)
         return pause
 
 
