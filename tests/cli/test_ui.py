@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import stat
 import subprocess
 import sys
 from asyncio.subprocess import PIPE
@@ -32,6 +33,25 @@ async def test_a_process_that_is_told_to_end(folder: Path) -> None:
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+def test_the_token_is_not_among_the_arguments_of_the_browser(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The browser gets a file that only this user can read. It leads to the address, and is deleted at the end."""
+    opened: dict[str, tuple[str, int]] = {}
+
+    def open_it(url: str) -> None:
+        path = Path(url.removeprefix("file://"))
+        opened[url] = path.read_text("utf-8"), stat.S_IMODE(path.stat().st_mode | path.parent.stat().st_mode)
+
+    monkeypatch.setattr("webbrowser.open", open_it)
+    monkeypatch.setenv("MEMOLOG_UI_TOKEN", "open-sesame-&-open-sesame")
+    said = run("ui", "--port", "0", "--seconds", "0", "--open")
+    assert said.code == 0
+    ((url, (text, mode)),) = opened.items()
+    assert "sesame" not in url
+    assert "/?token=open-sesame-%26-open-sesame" in text
+    assert mode == 0o700
+    assert not Path(url.removeprefix("file://")).exists()
 
 
 def test_the_network_needs_a_token(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,8 @@ async def test_the_token_becomes_a_cookie_and_leaves_the_address(client: httpx.A
     assert answer.headers["location"] == "/thread?resource=a%26b&thread=x%2Fy"
     cookie = answer.headers["set-cookie"]
     assert "HttpOnly" in cookie
-    assert "SameSite=Strict" in cookie
+    assert "SameSite=Lax" in cookie
+    assert "Secure" not in cookie
     assert TOKEN not in cookie
     base = str(client.base_url).rstrip("/")
     assert (await client.get(f"{base}//evil.example?token={TOKEN}")).headers["location"] == "/evil.example"
@@ -112,6 +113,19 @@ async def test_writing_needs_the_token_of_the_forms(client: httpx.AsyncClient) -
     assert (await client.post("/write", headers=own, data={"csrf": csrf})).status_code == 401
 
 
+async def test_behind_a_proxy_with_tls(client: httpx.AsyncClient) -> None:
+    """The cookie is only for TLS if a proxy on this machine says that the browser uses it. Forms are accepted then."""
+    said = {"x-forwarded-proto": "https"}
+    answer = await client.get("/", params={"token": TOKEN}, headers=said)
+    assert answer.headers["set-cookie"].endswith("; Secure")
+    cookie = {"cookie": answer.headers["set-cookie"].partition(";")[0]}
+    here = str(client.base_url).removeprefix("http").rstrip("/")
+    for scheme, status in [("https", 303), ("http", 403)]:
+        own = {**said, **cookie, "origin": f"{scheme}{here}"}
+        answer = await client.post("/write", headers=own, data={"csrf": UiSettings(token=TOKEN).csrf})
+        assert answer.status_code == status
+
+
 async def test_without_write_nothing_is_written(demo: str) -> None:
     """A form is refused by an inspector that only reads, whatever it has."""
     async with (
@@ -134,7 +148,8 @@ async def test_every_answer_has_the_headers_that_protect_it(client: httpx.AsyncC
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy
         assert "frame-ancestors 'none'" in policy
-        assert answer.headers["referrer-policy"] == "no-referrer"
+        # Without any referrer, browsers would send forms over plain HTTP with the origin `null`, which is refused.
+        assert answer.headers["referrer-policy"] == "same-origin"
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["cache-control"] in {"no-store", "no-cache"}
 
@@ -161,10 +176,15 @@ async def test_the_server_demands_a_token_that_cannot_be_guessed(tmp_path: objec
         with pytest.raises(ConfigError, match="token"):
             async with serve(memory, UiSettings(token="short")):  # pragma: no branch
                 pass
-        settings = UiSettings(token=TOKEN, only_here=False, hosts=("box.example",))
+        settings = UiSettings(token=TOKEN, only_here=False, hosts=("Box.example",))
         async with (
             serve(memory, settings, host="0.0.0.0", port=0) as at,  # noqa: S104
             httpx.AsyncClient(base_url=f"http://127.0.0.1:{at.port}", trust_env=False) as client,
         ):
-            for host, status in [("10.1.2.3", 401), ("box.example", 401), ("evil.example", 403)]:
+            for host, status in [
+                ("10.1.2.3", 401),
+                ("box.example", 401),
+                ("BOX.Example:80", 401),
+                ("evil.example", 403),
+            ]:
                 assert (await client.get("/", headers={"host": host})).status_code == status

@@ -4,8 +4,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -379,13 +379,38 @@ async def ui(
                 print_json(data)
             else:
                 show(fields(_inspector(url, call.shown_address, is_here=settings.only_here, write=write)))
-            if open_browser or (open_browser is None and _has_desktop() and not (call.as_json or seconds is not None)):
-                import webbrowser
+            may_open = _has_desktop() and not (call.as_json or seconds is not None)
+            opens = may_open if open_browser is None else open_browser
+            with _page_to(listening.url) if opens else nullcontext() as page, suppress(TimeoutError):
+                if page is not None:
+                    import webbrowser
 
-                await asyncio.to_thread(webbrowser.open, listening.url)
-            with suppress(TimeoutError):
+                    await asyncio.to_thread(webbrowser.open, page)
                 await asyncio.wait_for(caught(signal.SIGTERM).get(), seconds)
     return Answer(data=None, is_printed=True)
+
+
+@contextmanager
+def _page_to(url: str) -> Generator[str]:
+    """Yield the address of a private file that leads a browser to `url`. The file is deleted when the block ends.
+
+    Other users of this machine can read the arguments of the browser program, so the token must not be among them.
+    """
+    from html import escape
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    target = escape(url)
+    text = (
+        '<!doctype html><meta charset="utf-8"><title>Memolog</title><meta name="referrer" content="no-referrer">'
+        f'<meta http-equiv="refresh" content="0; url={target}"><a href="{target}">Open the inspector</a>\n'
+    )
+    # Only this user can read the directory and the file.
+    with TemporaryDirectory(prefix="memolog-ui-") as folder:
+        page = Path(folder, "open.html")
+        page.touch(mode=0o600, exist_ok=False)
+        page.write_text(text, encoding="utf-8")
+        yield page.as_uri()
 
 
 def _ui_token(own: str | None, host: str) -> str:

@@ -37,7 +37,8 @@ HEADERS: Final[dict[bytes, bytes]] = {
     b"cross-origin-opener-policy": b"same-origin",
     b"cross-origin-resource-policy": b"same-origin",
     b"permissions-policy": b"camera=(), geolocation=(), microphone=()",
-    b"referrer-policy": b"no-referrer",
+    # With `no-referrer`, browsers would send forms with the origin `null`.
+    b"referrer-policy": b"same-origin",
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"DENY",
 }
@@ -135,7 +136,7 @@ class Guard:
             raise Refusal(403, "This name is not a name of the inspector.", advice)
         origin = next((value.decode("latin-1") for name, value in headers if name == b"origin"), None)
         site = next((value for name, value in headers if name == b"sec-fetch-site"), None)
-        # Without a referrer, browsers send a form with the origin `null`.
+        # Browsers that are set to send no referrer send a form with the origin `null`.
         is_own = origin == f"{scheme}://{hosts[0]}" or (origin == "null" and site == b"same-origin")
         if origin is not None and not is_own:
             raise Refusal(403, "The request comes from a page of another web site.")
@@ -146,7 +147,7 @@ class Guard:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
             return False
-        if name in self._settings.hosts or is_loopback(name) or name.endswith(".localhost"):
+        if name in map(str.lower, self._settings.hosts) or is_loopback(name) or name.endswith(".localhost"):
             return True
         return not self._settings.only_here and _is_address(name)
 
@@ -184,7 +185,10 @@ class Guard:
         rest = urlencode([(name, value) for name, value in query if name != TOKEN])
         # A path with two slashes at its beginning would be an address of another host.
         path = "/" + quote(scope["path"].lstrip("/"))
-        cookie = f"{_cookie_name(scope)}={self._cookie_value()}; HttpOnly; SameSite=Strict; Path=/"
+        # Not `Strict`: the page that `memolog ui` opens in the browser is a file, which is another site.
+        cookie = f"{_cookie_name(scope)}={self._cookie_value()}; HttpOnly; SameSite=Lax; Path=/"
+        if scope["scheme"] == "https":
+            cookie += "; Secure"
         headers = [
             (b"location", (path + (f"?{rest}" if rest else "")).encode("latin-1")),
             (b"set-cookie", cookie.encode()),
