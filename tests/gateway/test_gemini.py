@@ -4,8 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from adapters import provider
 from adapters.kit import context_of, stored, through_the_store
-from adapters.provider import Json, Reply
+from adapters.provider import Gemini, Json, Reply
 from gateway.upstream import Seen
 from gateway.world import opened
 from memolog import AssistantMessage, NewMessage, ToolCallPart, ToolResultPart, UserMessage
@@ -81,6 +84,30 @@ def test_an_answer_in_chunks() -> None:
     assert answer.usage is not None
     counts = (answer.usage.input_tokens, answer.usage.cache_read_tokens, answer.usage.output_tokens)
     assert counts == (5, 4, 5)
+
+
+class EachWithReason(Gemini):
+    """Sends a reason to finish in each piece, as some servers do."""
+
+    def events(self, answer: Json) -> list[Json]:
+        """Return the pieces."""
+        text = answer["candidates"][0]["content"]["parts"][-1]["text"]
+        return [
+            {"candidates": [{"content": {"role": "model", "parts": [{"text": letter}]}, "finishReason": "STOP"}]}
+            for letter in text
+        ]
+
+
+async def test_an_answer_whose_pieces_all_have_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is saved with all of its pieces, before the client sees the end of the stream."""
+    monkeypatch.setattr(provider, "GEMINI", EachWithReason())
+    asked = {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}
+    async with opened(tmp_path / "m.db", lambda _: "A long answer.") as world:
+        path = PATH.replace("generate", "streamGenerate") + "?alt=sse"
+        got = await world.http.post(path, json=asked, headers=NAMES)
+        rows = await stored(world.memory, "alice", "t1")
+    assert got.text.count("STOP") > 1
+    assert rows[-1].text == "A long answer."
 
 
 def test_the_model_is_in_the_path() -> None:

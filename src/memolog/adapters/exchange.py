@@ -104,6 +104,8 @@ class Api:
     answer: Callable[[Json], Answer]
     stream: Callable[[], Stream]
     """Return an object that assembles a streamed answer."""
+    has_last_event: bool = True
+    """Whether an event says that a streamed answer is complete. Otherwise the end of the stream says it."""
     goes_on: Callable[[Json], bool] = lambda _: False
     """Return whether the model continues an assistant message at the end of a request."""
 
@@ -265,7 +267,7 @@ class Exchange:
     # ------------------------------------------------------------ the answer
 
     def feed(self, chunk: bytes) -> bool:
-        """Add bytes of the answer. Return whether a streamed answer is complete."""
+        """Add bytes of the answer. Return whether no more of a streamed answer can follow."""
         if not self._is_streamed:
             self._bytes += chunk
             return False
@@ -273,12 +275,17 @@ class Exchange:
             self._has_refusal |= tells_refusal(event)
             self._has_failed |= bool(event.get("error")) or event.get("type") in {"error", "response.failed"}
             self._stream.add(event)
-        # The usage of a chat completion may come after the last part of the message, so only `[DONE]` completes the stream.
-        return self._events.is_done or (self._stream.is_whole and not self._api.path.endswith("/completions"))
+        return self.is_complete and (self._events.is_done or self._api.has_last_event)
 
     def headers_came(self, content_type: str) -> None:
         """Set whether the answer is a stream of events or one JSON object."""
         self._is_streamed = "event-stream" in content_type
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether a streamed answer is complete, as far as its events say."""
+        # The usage of a chat completion may come after the last part of the message, so only `[DONE]` completes the stream.
+        return self._events.is_done or (self._stream.is_whole and not self._api.path.endswith("/completions"))
 
     @property
     def is_refused(self) -> bool:

@@ -333,6 +333,8 @@ GEMINI_API: Final = Api(
     own=lambda body: list(_own(body)),
     answer=from_response,
     stream=GeminiStream,
+    # The last piece has a reason, but some servers send a reason in each piece.
+    has_last_event=False,
 )
 """The name of the model is in the path of a request. The caller puts it into the body as `model`, and it is not sent."""
 

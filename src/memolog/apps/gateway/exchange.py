@@ -178,7 +178,7 @@ class Exchange:
         self._memory, self._client, self._api, self.scope = memory, client, api, scope
         self.response: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._chunks: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(_CHUNKS)
-        self._is_passed = self._is_recorded = self._is_complete = False
+        self._is_passed = self._is_recorded = False
         self.is_left = False
         """Whether the client has received the answer or is disconnected."""
         self.task = asyncio.create_task(self._run(make, body))
@@ -254,7 +254,9 @@ class Exchange:
         """Pass the stream on. The answer is saved before the last event is sent, because the next request may follow at once."""
         try:
             chunks = self._read(turn, remembered, answer)
-            async for chunk in whole_events(chunks, cut_event(self._api.path), lambda: self._is_complete):
+            async for chunk in whole_events(
+                chunks, cut_event(self._api.path), lambda: remembered.is_complete or remembered.is_refused
+            ):
                 await self._chunks.put(chunk)
         finally:
             await self._record(turn, remembered)
@@ -263,7 +265,6 @@ class Exchange:
         try:
             async for chunk in answer.aiter_bytes():
                 if remembered.feed(chunk) or remembered.is_refused:
-                    self._is_complete = True
                     await self._record(turn, remembered)
                 yield chunk
         except httpx.HTTPError:
