@@ -1417,9 +1417,8 @@ async def _rest(snapshot: Snapshot, clock: Clock, patience: timedelta) -> timede
 
     Return None if no run has failed, if the retry is due later than `patience` allows, or if the clock stands still.
     """
-    failed = [
-        run.retry_at for run in snapshot.runs if run.status == "failed" and run.kind == "observe" and run.retry_at
-    ]
+    # After a failed reflection no observation may start for a while either.
+    failed = [run.retry_at for run in snapshot.runs if run.status == "failed" and run.retry_at]
     if not failed:
         return None
     due = max(min(failed), snapshot.log.retry_at or min(failed))

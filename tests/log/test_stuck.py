@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -212,3 +213,40 @@ async def test_a_reflection_that_never_fits(tell: Open) -> None:
     assert status.generation > 0
     assert any("stood_in" in event.faults for event in story.told(RunEnded))
     assert (await story.memory.doctor()).is_healthy
+
+
+class Running(FakeClock):
+    """A clock that runs: it is a little later whenever it is read."""
+
+    def now(self) -> datetime:
+        self.advance(seconds=0.01)
+        return super().now()
+
+
+async def test_observing_by_hand_goes_on_after_a_refused_reflection(
+    tell: Open, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the log rests after the failure no observation may start. The call waits for that, and observes all messages."""
+
+    class Reluctant(ScriptedModel):
+        refusals = 2
+
+        async def complete(self, request: ModelRequest) -> ModelReply:
+            if request.purpose == "reflect" and self.refusals:
+                self.refusals -= 1
+                refused()
+            return await super().complete(request)
+
+    small = {"observation_tokens": 600, "keep_recent": {"hours": 0, "observations": 3}}
+    monkeypatch.setattr("memolog.memory._POLL_SECONDS", 0.001)
+    story = tell(Reluctant(), reflection=small)
+    story.memory._connection.clock = Running(clock.time)
+    thread = story.memory.thread("t", resource="alice")
+    said = [
+        (UserMessage(f"The limit of q{number} is {number * 100}."), AssistantMessage("Done. " * 15))
+        for number in range(300)
+    ]
+    await thread.save([message for pair in said for message in pair])
+    status = await thread.observe()
+    assert "reflect" in {event.run_kind for event in story.told(RunFailed)}
+    assert (status.cursor, status.backlog_tokens) == (600, 0)
