@@ -25,7 +25,7 @@ from memolog.core.message import (
     UnknownPart,
     UserMessage,
 )
-from memolog.errors import ConfigError, MessageConflict
+from memolog.errors import ConfigError, InputError, MessageConflict
 from memolog.memory import Memory
 from memolog.observer.model import ModelReply, ModelRequest
 from memolog.observer.model_choice import FallbackModel
@@ -220,6 +220,23 @@ async def test_errors_of_models_are_redacted(tmp_path: Path, model: Any, caplog:
     logged = caplog.text + "".join(str(record.exc_text) for record in caplog.records)
     everywhere = [status, told, logged, bytes_in(tmp_path).decode("utf-8", "replace")]
     assert [secret for secret in (KEY, PASSWORD) for text in everywhere if secret in text] == []
+
+
+async def test_names_of_items_have_no_secret(tmp_path: Path) -> None:
+    """A key or a namespace with a secret is refused, and the error does not quote it. Values lose their secrets."""
+    async with Memory(tmp_path / "m.db", config=RAW) as memory:
+        items = memory.resource("alice").items()
+        for namespace, key in (("logins",), KEY), (("logins", KEY), "k"):
+            with pytest.raises(InputError, match="contains a secret") as refused:
+                await items.put(namespace, key, {"a": 1})
+            assert KEY not in str(refused.value)
+            await items.delete(namespace, key)
+        await items.put(("logins",), "k", {"note": KEY})
+        (item,) = await items.list()
+    assert (item.key, KEY in str(item.value)) == ("k", False)
+    assert KEY.encode() not in bytes_in(tmp_path)
+    async with Memory(":memory:") as memory:
+        await memory.resource("alice").items().put((KEY,), KEY, {})
 
 
 async def test_saving_again_changes_nothing() -> None:

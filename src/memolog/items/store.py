@@ -62,6 +62,12 @@ class StoredItems(TimedCalls):
     def _text(self, change: ItemChange) -> str | None:
         if change.value is None:
             return None
+        if self._clean is not None and any(self._clean(name) != name for name in (*change.namespace, change.key)):
+            raise InputError(
+                "The key or the namespace of the item contains a secret.",
+                why="With `redact_raw` no secret is stored. Without the secret, the names of two items could become the same.",
+                then="Use another name, and put the secret into the value, where it is removed.",
+            )
         value = change.value if self._clean is None else cast("JsonObject", self._clean(change.value))
         text = object_text(f"The value of the item {change.key!r:.{_SHOWN}}", value)
         if (size := len(text.encode())) > self._most:
