@@ -19,7 +19,7 @@ from memolog.core.observation import Span
 from memolog.db import postgres
 from memolog.db.queries import Step
 from memolog.db.queue import CallQueue
-from memolog.errors import StoreBusy
+from memolog.errors import StoreBusy, StoreUnavailable
 from memolog.events import Degraded, Event, Recovered
 from memolog.log import runs, snapshot
 from memolog.log import store as logs
@@ -467,6 +467,34 @@ async def test_a_server_without_a_free_connection_is_named(
         degraded = [event for event in events if isinstance(event, Degraded)]
         assert degraded
         assert all("has no free connection" in event.error for event in degraded)
+
+
+@pytest.mark.parametrize("engine_name", ["postgres"], indirect=True)
+async def test_a_wait_for_a_connection_that_ended_is_not_named_later(
+    address: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call waits for a connection and fails. If the time of the step ends later, the error does not name that wait."""
+    async with Memory(address, model=ScriptedModel(), clock=clock) as memory:
+        await talk(memory, "t1", 1)
+        engine: Any = (await memory.open()).store.engine
+        pool, errors = engine._pool, iter([asyncpg.exceptions.TooManyConnectionsError("too many"), OSError("gone")])
+
+        async def full(**_: Any) -> Any:
+            raise next(errors)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "_pool", SimpleNamespace(acquire=full, release=pool.release))
+
+            async def step() -> None:
+                budget = Budget(PATIENCE)
+                async with budget.limit():
+                    with pytest.raises(StoreUnavailable):
+                        await memory.thread("t1", resource="alice").messages()
+                    budget.resume(-PATIENCE)
+                    await asyncio.Event().wait()
+
+            with pytest.raises(StoreBusy, match="locked by another process"):
+                await step()
 
 
 @pytest.mark.parametrize("engine_name", ["postgres"], indirect=True)

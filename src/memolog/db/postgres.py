@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Any, TypeVar, cast
 
-from memolog.core.deadline import current_budget
+from memolog.core.deadline import Budget, current_budget
 from memolog.db.engine import Engine, Work
 from memolog.db.migrations import CREATE_RECORD, READ_RECORD, RECORD, TABLE, pending, refuse_foreign
 from memolog.db.postgres_address import PostgresOptions, safe_url, split_url
@@ -287,7 +287,18 @@ class PostgresEngine(Engine):
 
     async def _acquired(self) -> tuple[Any, Connection]:
         """Return a connection and its pool. If other processes use all connections of the server, retry for some seconds."""
-        loop, budget = asyncio.get_running_loop(), current_budget()
+        budget = current_budget()
+        try:
+            found = await self._acquired_later(budget)
+        except Exception:
+            # The step may go on without this call. A cancelled call keeps the reason: the end of the time has cancelled it.
+            if budget is not None:
+                budget.waits_for(None)
+            raise
+        return found
+
+    async def _acquired_later(self, budget: Budget | None) -> tuple[Any, Connection]:
+        loop = asyncio.get_running_loop()
         end = loop.time() + self.options.connect_timeout
         for attempt in count():
             try:
