@@ -127,6 +127,12 @@ async def test_the_cost_of_each_day(memory: Memory) -> None:
         3.0,
     ]
     assert await memory.usage_by_day(since=start + timedelta(days=2)) == ()
+    # The costs of a resource stay when it is forgotten, and a resource without a thread can have some too.
+    await memory.resource("bob").forget()
+    await ledger.add("carol", Usage(model="m", input_tokens=10, cost=0.125, at=start))
+    first, _ = await memory.usage_by_day(since=start)
+    assert (first.total.requests, first.total.cost) == (3, 0.875)
+    assert [one.total.cost for one in await memory.usage_by_day(since=start, resource="carol")] == [0.125]
 
 
 async def test_records_of_requests_and_changes_of_the_database(memory: Memory) -> None:

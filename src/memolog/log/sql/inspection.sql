@@ -30,12 +30,17 @@ LEFT JOIN cursors c ON c.log_pk = l.pk AND c.thread_pk = t.pk
 WHERE t.pk IN (:threads[])
 
 -- usage_by_day --
--- Days are those of UTC, counted from 1970. The join lets the engine use the index of `usage`, which begins with the resource.
+-- Days are those of UTC, counted from 1970. The index of `usage` begins with the resource, so for the whole database the resources
+-- are read one after the other from the index. Some have costs and no threads, such as those that were forgotten.
+WITH RECURSIVE known (resource) AS (
+  SELECT COALESCE(CAST(:resource AS TEXT), (SELECT MIN(resource) FROM usage))
+  UNION ALL
+  SELECT (SELECT MIN(u.resource) FROM usage u WHERE u.resource > known.resource) FROM known
+  WHERE CAST(:resource AS TEXT) IS NULL AND known.resource IS NOT NULL)
 SELECT u.at / 86400000000 AS day, u.kind, COUNT(*) AS requests, CAST(SUM(u.input_tokens) AS BIGINT) AS input_tokens,
   CAST(SUM(u.output_tokens) AS BIGINT) AS output_tokens, CAST(SUM(u.cache_read_tokens) AS BIGINT) AS cache_read_tokens,
   CAST(SUM(u.cache_write_tokens) AS BIGINT) AS cache_write_tokens, CAST(SUM(u.cost) AS BIGINT) AS cost
-FROM (SELECT resource FROM threads WHERE (CAST(:resource AS TEXT) IS NULL OR resource = :resource) GROUP BY resource) AS known
-JOIN usage u ON u.resource = known.resource AND u.at >= :since
+FROM known JOIN usage u ON u.resource = known.resource AND u.at >= :since
 WHERE (CAST(:thread_pk AS BIGINT) IS NULL OR u.thread_pk = :thread_pk)
 GROUP BY u.at / 86400000000, u.kind
 ORDER BY 1, 2
