@@ -269,7 +269,7 @@ async def test_forgotten_and_changed_texts_lose_their_vectors_at_once(open_memor
 
 
 async def test_observations_lose_their_vectors_when_retracted(open_memory: OpenMemory) -> None:
-    """A retracted observation has no vector. A compacted message gets that of its new text."""
+    """A retracted observation has no vector."""
     memory = begin(open_memory, Hashed())
     await hold(memory, "My photographer is Ann, and I live in Brussels.", "Noted.")
     thread = memory.thread("t1", resource="alice")
@@ -278,9 +278,37 @@ async def test_observations_lose_their_vectors_when_retracted(open_memory: OpenM
     before = await vectors_in(memory)
     await memory.resource("alice").retract((await thread.log())[0].id)
     assert await vectors_in(memory) == before - 1
-    await thread.compact()
-    await memory.resource("alice").index()
     assert not (await memory.doctor()).findings
+
+
+async def test_a_compacted_message_gets_the_vector_of_its_new_text(open_memory: OpenMemory) -> None:
+    """The vector of the whole text goes at once. The text that is embedded then is the compacted one."""
+    hashed = Hashed()
+    memory = begin(open_memory, hashed)
+    long = " ".join(f"On day {day} we talked about the harvest and the weather of the coast." for day in range(60))
+    await hold(memory, f"{PHOTO} {long}", "Noted.")
+    await memory.resource("alice").index()
+    (whole,) = [text for text in hashed.texts if PHOTO in text]
+    old = await _vector_of_first(memory)
+    before = len(hashed.texts)
+    await memory.thread("t1", resource="alice").compact()
+    assert await _vector_of_first(memory) == []
+    await memory.resource("alice").index()
+    (message, *_) = await memory.thread("t1", resource="alice").messages()
+    assert message.level == 1
+    made = [text for text in hashed.texts[before:] if text != whole]
+    (new,) = await _vector_of_first(memory)
+    assert [new] != old
+    assert new in [in_bytes(unit(vector))[1] for vector in hashed(made)]
+    assert not (await memory.doctor()).findings
+
+
+async def _vector_of_first(memory: Memory) -> list[bytes]:
+    """Return the stored vector of the first message of a thread."""
+    store = await store_of(memory)
+    return [
+        bytes(row[0]) for row in await run_sql(store, "SELECT vector FROM search_vectors WHERE place % 33554432 = 1")
+    ]
 
 
 async def test_a_text_that_changes_while_it_is_embedded_gets_no_vector(open_memory: OpenMemory) -> None:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from memolog import ConfigError, Memory
+from memolog import Config, ConfigError, Memory, UserMessage
 from memolog.apps.ui import UiSettings, serve
 from memolog.apps.ui import app as application
 from memolog.apps.ui.view import Page, see
@@ -136,6 +136,29 @@ async def test_without_write_nothing_is_written(demo: str) -> None:
         headers = {"origin": listening.base, "x-csrf-token": UiSettings(token=TOKEN).csrf}
         answer = await client.post("/", headers=headers)
         assert (answer.status_code, "--write" in answer.text) == (403, True)
+
+
+async def test_without_write_no_run_is_started(tmp_path: object) -> None:
+    """A thread waits to be observed. Whoever looks at all pages about it starts no run."""
+    address = f"{tmp_path}/memolog.db"
+    async with Memory(address, config=Config(background="worker")) as memory:
+        thread = memory.thread("t", resource="alice")
+        await thread.save([UserMessage(f"{number} {'word ' * 2_000}") for number in range(20)])
+        status = await thread.status()
+        assert status.backlog_tokens > status.messages.limit
+    async with (
+        inspecting(address) as (memory, listening),
+        httpx.AsyncClient(base_url=listening.base, trust_env=False, timeout=120) as client,
+    ):
+        await enter(client)
+        names = {"resource": "alice", "thread": "t", "q": "word"}
+        for page in application.PAGES:
+            if "GET" in page.methods and page.path != "/events":
+                await client.get(page.path, params=names)
+        await memory.settled()
+        assert await memory.resource("alice").runs() == ()
+        after = await memory.thread("t", resource="alice").status()
+        assert (after.running, after.groups, after.buffered_groups) == (0, 0, 0)
 
 
 async def test_every_answer_has_the_headers_that_protect_it(client: httpx.AsyncClient) -> None:
