@@ -79,7 +79,7 @@ def test_the_figures_are_what_it_promises(told: dict[str, Any], database: Path) 
     assert told["tokens"]["with_memory"] < 0.8 * told["tokens"]["without_memory"]
     assert told["cost"]["with_memory"] < told["cost"]["without_memory"]
     assert told["prompt_cache_reuse_warm"] > 0.8
-    assert [command.split()[1] for command in told["next"]] == ["log", "search", "context"]
+    assert [command.split()[1] for command in told["next"]] == ["log", "search", "context", "ui"]
     assert all(str(database) in command for command in told["next"])
 
 

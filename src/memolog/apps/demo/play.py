@@ -502,7 +502,7 @@ def _cost(sent: int, reused: float) -> float:
 def _commands(address: str) -> list[str]:
     """Return commands to try next, without the password of the address."""
     program, place = _program(), shlex.quote(safe_url(address))
-    lines = ("log --thread api", 'search "late fee"', "context --thread api")
+    lines = ("log --thread api", 'search "late fee"', "context --thread api", "ui")
     return [f"{program} {line} --db {place}" for line in lines]
 
 
