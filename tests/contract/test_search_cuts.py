@@ -214,6 +214,26 @@ async def test_a_common_word_is_read_if_the_others_have_few_hits(memory: Memory)
     assert (await memory.resource(RESOURCE).search("zebra apple role:user")).total == 209
 
 
+async def test_of_two_common_words_both_are_wanted(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no rarer word has enough hits, messages with both are; if these are too few, all messages with one of them are."""
+    monkeypatch.setattr("memolog.search.store._COMMON", 100)
+    monkeypatch.setattr("memolog.search.store._ENOUGH", 140)
+    words = [["apple"] * (n % 3 == 0) + ["pear pear pear"] * (n % 4 == 0) for n in range(600)]
+    await save_texts(memory, "t", *(" ".join([*some, str(n)]) for n, some in enumerate(words)), "apple mouse")
+    find = memory.resource(RESOURCE).search
+    assert (await find("mouse apple pear")).total == 151
+    monkeypatch.setattr("memolog.search.store._ENOUGH_OF_BOTH", 51)
+    answer = await find("mouse apple pear", limit=300, explain=True)
+    assert (answer.total, answer.left_out) == (51, ("pear", "appl"))
+    scores = {result.content: result.parts.get("own", 0.0) for result in answer.results}
+    assert all({"apple", "pear"} <= {*text.split()} for text in scores.keys() - {"apple mouse"})
+    # Both words count in the score of the message with the rarer word and in the scores of the others.
+    both = min(score for text, score in scores.items() if text != "apple mouse")
+    assert scores["apple mouse"] > both > 0
+    assert (await find("apple pear -mouse")).total == 300
+    assert {hit.content for hit in (await find("mouse apple pear", thread="t", limit=300)).results} == set(scores)
+
+
 @pytest.mark.usefixtures("_counted")
 async def test_counts_follow_what_is_forgotten(memory: Memory) -> None:
     """A word that was common in a thread that is gone is rare again, and the doctor finds nothing."""

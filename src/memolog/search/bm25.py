@@ -98,6 +98,8 @@ score of terms near any message. Measured on the development halves: 20 % fewer 
 0.5 LoCoMo loses 0.1 points."""
 _LONG_LIST = 256
 """Lists with fewer keys are always scored, because that is faster than the check whether they must be scored."""
+_SAMPLE: Final = 4
+"""If there are this many times as many scores as are wanted, a sample is looked at first, to sort fewer of them."""
 _EIGHTHS: Final = 8
 """Average lengths are rounded to an eighth of a word, so that resources with similar averages share their tables."""
 BESIDE: Final = tuple((side * distance, share) for distance, share in enumerate(_NEAR, start=1) for side in (-1, 1))
@@ -259,12 +261,33 @@ class Sums:
         self.weighed = [(posting, self._factor(posting)) for posting in postings]
         self.own, self.passed = _summed(self.weighed, self.scale, prefer, is_whole=allowed is not None)
         self._among: Iterable[int] | None = None
-        self.total = len(self.own)
-        if self.passed:
-            self.total = len(set[int]().union(self.own, *(posting.keys for posting, _ in self.passed)))
+        self._allowed = allowed
         if allowed is not None:
             self.own = {key: score for key, score in self.own.items() if key in allowed}
-            self.total = len(self.own)
+
+    @property
+    def total(self) -> int:
+        """Return the number of all hits, including hits that are not in `own`."""
+        if not self.passed:
+            return len(self.own)
+        return len(set[int]().union(self.own, *(posting.keys for posting, _ in self.passed)))
+
+    def best_with(self, postings: Sequence[Posting], count: int) -> list[int]:
+        """Return at most `count` keys with the highest scores, if the documents of these further terms are hits too.
+
+        The terms are not counted in the scores of the keys that are returned. The caller adds them with all their documents.
+        """
+        if not postings:
+            return self.best(count)
+        known, allowed = self.own, self._allowed
+        self.own = dict(known)
+        for posting in postings:
+            self.scale.add(posting, self._factor(posting), self.own)
+        if allowed is not None:
+            self.own = {key: score for key, score in self.own.items() if key in allowed}
+        best = self.best(count)
+        self.own |= {key: known.get(key, 0.0) for key in best}
+        return best
 
     def add(self, postings: Iterable[Posting], best: Sequence[int]) -> None:
         """Add further terms, which are more common, to the best hits. The keys of the postings must be among these."""
@@ -342,9 +365,22 @@ def _best(own: Mapping[int, float], prefer: int, bonus: float, count: int) -> li
     if prefer >= 0:
         scores = [score + bonus if key & 3 == prefer and key > 0 else score for key, score in own.items()]
     # Comparing numbers is much faster than comparing pairs, so pairs are created only for the highest scores.
-    last = sorted(scores)[-count] if len(scores) > count else 0.0
+    last = _highest(scores, count)[-1] if len(scores) > count else 0.0
     best = sorted([(score, key) for score, key in zip(scores, own, strict=True) if score >= last], reverse=True)
     return [key for _, key in best[:count]]
+
+
+def _highest(scores: Sequence[float], count: int) -> list[float]:
+    """Return the highest scores in descending order: `count` of them, or fewer if there are not so many."""
+    step = len(scores) // (_SAMPLE * count)
+    if step:
+        # A sample shows about where the highest scores begin, so that only these need sorting.
+        sample = sorted(scores[::step], reverse=True)
+        least = sample[2 * count // step]
+        high = [score for score in scores if score >= least]
+        if len(high) >= count:
+            scores = high
+    return sorted(scores, reverse=True)[:count]
 
 
 def _placed(

@@ -49,6 +49,9 @@ _MOST_ROWS = 12_000
 # point. With 300 LongMemEval loses up to 1.3 points (turns, any@5).
 _COMMON = 500
 _ENOUGH = 250
+# If they have fewer, the messages with both of the two rarest common terms are hits too. If these are still fewer than are ranked
+# in detail, the whole list of the rarest common term is read.
+_ENOUGH_OF_BOTH = CLOSELY
 # Every seventeenth document is counted (`search_counts`).
 _COUNTED: Final = 17
 # The maximum keys for all terms if filters remove most hits, or if there is only one word. A shorter list would then miss hits.
@@ -81,6 +84,8 @@ _ROWS_A_QUERY = 512
 _MOST_SPEAKERS = 1_000
 _SAID: Final = frozenset({"raw", "compacted"})
 _TASKS: Final = frozenset({"task"})
+_AND: Final = '" AND "'
+"""Between two terms, for the documents that contain both. No term contains a quote."""
 _KEY_LISTS: Final = ("keys", "often", "very_often")
 
 
@@ -172,21 +177,22 @@ def _searching(resource: str, query: Query, near: Sequence[Near], *, explain: bo
     wishes = _without_names(query, speakers)
     for reading in (terms.reading, terms.reading_loosely):
         postings, left_out = yield from reading(wishes)
+        both = terms.both
         if area.lines:
-            postings = _only(postings, area.lines.__contains__, said=True)
+            postings, both = (_only(some, area.lines.__contains__, said=True) for some in (postings, both))
         if query.sources == _TASKS and stats.documents.get(OBSERVATION):
             postings = _only(postings, is_task, said=False)
         allowed = None
         if _filters(query if area.lines is None else replace(query, threads=frozenset())):
-            hits = set[int]().union(*(posting.keys for posting in postings))
+            hits = set[int]().union(*(posting.keys for posting in (*postings, *both)))
             allowed = yield from _passing(query, filters, hits - unwanted)
         sums = summed(postings, stats, query, allowed)
+        best = sums.best_with(both, CLOSELY) if terms.common else []
         # Similar words are used only if nothing else is found.
         if sums.own:
             break
     details: dict[int, DocumentDetail] = {}
     if terms.common:
-        best = sums.best(CLOSELY)
         rows = yield q.terms_of(docs=best)
         details = _detailed(rows)
         sums.add(terms.among(rows), best)
@@ -396,6 +402,8 @@ class Terms:
         """The words that do not occur and were replaced by similar words."""
         self.common: list[_Listed] = []
         """The terms to look up in the best hits, the rarest first."""
+        self.both: list[Posting] = []
+        """The two rarest of these terms with the documents that contain both, if the rarer terms have too few hits."""
 
     def reading(self, wishes: Sequence[Wish]) -> Script[tuple[list[Posting], tuple[str, ...]]]:
         """Return the documents of the terms, the rarest term first, and the terms that were left out to stay below the limits."""
@@ -512,6 +520,16 @@ class Terms:
         found = dict(found)
         common = sorted((listed for listed in found.values() if not listed.keys), key=_rarest_first)
         occurs = sum(listed.occurs for listed in found.values() if listed.keys)
+        if occurs < _ENOUGH and len(common) > 1:
+            # A message with two words of the query is a better hit than one with only the rarer of them, and there are fewer.
+            first, second, *_ = common
+            wanted = f"{first.term}{_AND}{self._scope_pk:x}:{second.term}"
+            keys = keys_in((yield from self._lists([wanted])).get(wanted))
+            if occurs + len(keys) >= _ENOUGH_OF_BOTH:
+                self.both = [
+                    Posting(term=one.term, weight=one.weight, keys=keys, occurs=one.occurs) for one in (first, second)
+                ]
+                return found
         for listed in common:
             if occurs >= _ENOUGH:
                 break
