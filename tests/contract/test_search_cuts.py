@@ -221,6 +221,7 @@ async def test_of_two_common_words_both_are_wanted(memory: Memory, monkeypatch: 
     words = [["apple"] * (n % 3 == 0) + ["pear pear pear"] * (n % 4 == 0) for n in range(600)]
     await save_texts(memory, "t", *(" ".join([*some, str(n)]) for n, some in enumerate(words)), "apple mouse")
     find = memory.resource(RESOURCE).search
+    monkeypatch.setattr("memolog.search.store._ENOUGH_OF_BOTH", 52)
     assert (await find("mouse apple pear")).total == 151
     monkeypatch.setattr("memolog.search.store._ENOUGH_OF_BOTH", 51)
     answer = await find("mouse apple pear", limit=300, explain=True)

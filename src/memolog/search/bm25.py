@@ -98,8 +98,6 @@ score of terms near any message. Measured on the development halves: 20 % fewer 
 0.5 LoCoMo loses 0.1 points."""
 _LONG_LIST = 256
 """Lists with fewer keys are always scored, because that is faster than the check whether they must be scored."""
-_SAMPLE: Final = 4
-"""If there are this many times as many scores as are wanted, a sample is looked at first, to sort fewer of them."""
 _EIGHTHS: Final = 8
 """Average lengths are rounded to an eighth of a word, so that resources with similar averages share their tables."""
 BESIDE: Final = tuple((side * distance, share) for distance, share in enumerate(_NEAR, start=1) for side in (-1, 1))
@@ -361,26 +359,17 @@ def _are_ahead(own: Mapping[int, float], most: float, prefer: int) -> bool:
 
 def _best(own: Mapping[int, float], prefer: int, bonus: float, count: int) -> list[int]:
     """Return at most `count` keys with the highest scores. If scores are equal, the newest documents come first."""
-    scores = list(own.values())
+    scored: Mapping[int, float] = own
     if prefer >= 0:
-        scores = [score + bonus if key & 3 == prefer and key > 0 else score for key, score in own.items()]
+        scored = {key: score + bonus for key, score in own.items() if key & 3 == prefer and key > 0}
+        # With a bonus as high as the highest score, no other document can be better than one of the preferred class.
+        if len(scored) < count or bonus < max(own.values()):
+            scored = {**own, **scored}
+    scores = scored.values()
     # Comparing numbers is much faster than comparing pairs, so pairs are created only for the highest scores.
-    last = _highest(scores, count)[-1] if len(scores) > count else 0.0
-    best = sorted([(score, key) for score, key in zip(scores, own, strict=True) if score >= last], reverse=True)
+    last = sorted(scores)[-count] if len(scores) > count else 0.0
+    best = sorted([(score, key) for key, score in scored.items() if score >= last], reverse=True)
     return [key for _, key in best[:count]]
-
-
-def _highest(scores: Sequence[float], count: int) -> list[float]:
-    """Return the highest scores in descending order: `count` of them, or fewer if there are not so many."""
-    step = len(scores) // (_SAMPLE * count)
-    if step:
-        # A sample shows about where the highest scores begin, so that only these need sorting.
-        sample = sorted(scores[::step], reverse=True)
-        least = sample[2 * count // step]
-        high = [score for score in scores if score >= least]
-        if len(high) >= count:
-            scores = high
-    return sorted(scores, reverse=True)[:count]
 
 
 def _placed(
@@ -402,9 +391,9 @@ def _placed(
         term, often, very = posting.term, frozenset(posting.often), frozenset(posting.very_often)
         for thread, keys in _by_thread(posting.keys, threads):
             thread_terms[thread][term] = count(keys) * _OFTEN[0]
-            for key in [key for key in keys if key // PLACE in near]:
+            for key in [key for key in keys if key >> _SHIFT in near]:
                 step = 0 if key not in often else 2 if key in very else 1
-                by_place.setdefault(key // PLACE, {})[term] = factor * scale.messages[step][key & 0xFF]
+                by_place.setdefault(key >> _SHIFT, {})[term] = factor * scale.messages[step][key & 0xFF]
         for step, some in enumerate((posting.often, posting.very_often), start=1):
             for thread, keys in _by_thread(some, threads):
                 # The lower frequency was counted before.
