@@ -21,7 +21,7 @@ from memolog.observer.extractive.observer import observing
 from memolog.observer.judge import line_text
 from memolog.observer.prompt import ObserveInput, Prompt
 from memolog.observer.transcript import Shown, said_in_zone
-from memolog.text.identifiers import content_words, folded, squeezed
+from memolog.text.identifiers import content_words, dotted_words, folded, squeezed
 from memolog.text.tokens import TokenCounter
 
 # An answer may have at most this many times the tokens of its messages. It may always have _LEAST_ROOM tokens.
@@ -131,12 +131,15 @@ def _checking_lines(
     kept: list[int] = []
     doubtful: list[int] = []
     known: list[Draft] = []
+    shares: list[float] = []
     for place, draft in enumerate(parsed.observations):
         yield
-        is_echo = echoes.has(draft.text, _LINE_WORDS) and support(draft.text, said) < _SUPPORTED
+        shares.append(support(draft.text, said))
+        # Most lines have support, and the words of the prompt are read only for the others.
+        is_echo = shares[place] < _SUPPORTED and echoes.has(draft.text, _LINE_WORDS)
         if is_echo or echoes.is_shell(draft.text):
             faults.note("echo", draft.text)
-        elif _is_unfounded(draft, said):
+        elif _is_unfounded(draft, shares[place], said):
             if draft.cites and not days[place]:
                 doubtful.append(place)
             else:
@@ -152,15 +155,18 @@ def _checking_lines(
             # The user made the same statement again on another day.
             kept.append(place)
     if doubtful:
-        kept = _with_doubtful(kept, doubtful, parsed.observations, said, faults)
+        kept = _with_doubtful(kept, doubtful, parsed.observations, shares, faults)
     return selected(parsed.observations, kept), tuple(known)
 
 
 def _with_doubtful(
-    kept: Sequence[int], doubtful: Sequence[int], drafts: Sequence[Draft], said: Evidence, faults: Faults
+    kept: Sequence[int], doubtful: Sequence[int], drafts: Sequence[Draft], shares: Sequence[float], faults: Faults
 ) -> list[int]:
-    """Return the places of the usable lines with the doubtful ones, or without them if too few lines have support."""
-    supported = sum(support(drafts[place].text, said) > 0 for place in kept)
+    """Return the places of the usable lines with the doubtful ones, or without them if too few lines have support.
+
+    `shares` has for each line the share of its words that the messages contain.
+    """
+    supported = sum(shares[place] > 0 for place in kept)
     if len(doubtful) <= _MOST_DOUBTFUL * supported:
         return sorted((*kept, *doubtful))
     for place in doubtful:
@@ -173,16 +179,16 @@ def _cited(draft: Draft, numbered: Mapping[int | None, Message]) -> Evidence | N
     return Evidence("\n".join(texts)) if texts else None
 
 
-def _is_unfounded(draft: Draft, said: Evidence) -> bool:
-    """Return whether the messages do not support a line.
+def _is_unfounded(draft: Draft, share: float, said: Evidence) -> bool:
+    """Return whether the messages do not support a line. They contain this share of its words.
 
     A line without citations must share a third of its words with the messages. A 🔴 or ✅ line with citations must share one
     word, unless it has verbatim text or is in another language than the messages.
     """
     if not draft.cites:
-        return support(draft.text, said) < _LEAST_SUPPORT
+        return share < _LEAST_SUPPORT
     is_statement = draft.priority in KEPT and not draft.verbatim
-    return is_statement and not support(draft.text, said) and not _are_in_other_languages(draft.text, said.literal)
+    return is_statement and not share and not _are_in_other_languages(draft.text, said.literal)
 
 
 def _is_said_again(draft: Draft, evidence: Evidence) -> bool:
@@ -207,7 +213,15 @@ class _Instructions:
     """A text that Memolog wrote for the observer, and its rows."""
 
     def __init__(self, text: str) -> None:
-        self.text, self.rows = Evidence(text), frozenset(map(_row, text.split("\n")))
+        self._text = text
+
+    @cached_property
+    def dotted_words(self) -> str:
+        return Evidence(self._text).dotted_words
+
+    @cached_property
+    def rows(self) -> frozenset[str]:
+        return frozenset(map(_row, self._text.split("\n")))
 
 
 _instructions = remembered(_FEW_PROMPTS)(_Instructions)
@@ -233,16 +247,19 @@ class _Echoes:
         return frozenset(_row(line) for inside in texts for line in inside.split("\n"))
 
     def has(self, text: str, least: int) -> bool:
-        needle = squeezed(folded(text))
+        needle = dotted_words(text)
         words = needle.strip(".").split(".")
-        if len(words) < least or not any(ours.text.has(needle) for ours in self._ours):
+        # Few texts are looked up here, so the set of all words of a prompt would be made for nothing.
+        if len(words) < least or not any(needle in ours.dotted_words for ours in self._ours):
             return False
         return not self._said.has(needle)
 
     def is_shell(self, text: str) -> bool:
         """Return whether a line has markup of the transcript or is an unfilled placeholder, and does not occur in a message."""
-        found = _SHELL.search(folded(text))
-        return bool(found) and not self._said.has(squeezed(folded(text)))
+        plain = folded(text)
+        if "<" not in plain and "{" not in plain:
+            return False
+        return _SHELL.search(plain) is not None and not self._said.has(squeezed(plain))
 
     def are_most_of(self, reply: str) -> bool:
         """Return whether most rows of a reply are copied from the instructions or the transcript.
@@ -303,7 +320,8 @@ def _days_by_line(parsed: Parsed, given: ObserveInput) -> Generator[None, None, 
             words, numbers = drafts[place]
             if of_line != numbers:
                 continue
-            if len(words & others) >= _ALIKE * len(words | others):
+            common = len(words & others)
+            if common >= _ALIKE * (len(words) + len(others) - common):
                 said = said_in_zone(line, given.zone)
                 days[place].add(said and said.date())
     return [frozenset(found) for found in days]

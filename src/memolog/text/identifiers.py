@@ -88,6 +88,16 @@ def squeezed(plain: str) -> str:
     return f".{_SEPARATORS.sub('.', plain).strip('.')}."
 
 
+def dotted_words(text: str) -> str:
+    """Return the words of a text in the form of `squeezed`. The checks of a line ask for them several times."""
+    return _dotted_words_of_line(text) if len(text) <= _MAX_REMEMBERED else squeezed(folded(text))
+
+
+@remembered(_REMEMBERED)
+def _dotted_words_of_line(text: str) -> str:
+    return squeezed(folded(text))
+
+
 def with_escapes_undone(text: str) -> str:
     """Return the text. If it has a backslash, append a copy with a space for each escaped line break, tab or quotation mark.
 
@@ -105,9 +115,8 @@ def content_words(text: str) -> tuple[str, ...]:
 
 
 def _content_words(text: str) -> tuple[str, ...]:
-    plain = folded(text)
-    words = squeezed(plain).strip(".").split(".")
-    if plain.isascii():
+    words = dotted_words(text).strip(".").split(".")
+    if text.isascii():
         # The same words are in many cached lines, so each is kept once.
         kept = (intern(word) for word in words if len(word) >= _MIN_WORD and word not in _EMPTY)
         return tuple(dict.fromkeys(kept))
@@ -424,6 +433,8 @@ _SCAN: Final = re.compile(
     )
 )
 _COMMAND: Final = re.compile(rf"(?<![\w/.-])(?:{_COMMANDS})[ ](?:{_SUBCOMMANDS})(?![\w-])")
+# The names of commands that plain words can contain. For speed, other plain words are not searched for commands.
+_COMMAND_WORDS: Final = frozenset(name.removesuffix("3?") for name in _COMMANDS.split("|"))
 _LEADING: Final = "*:!?•–—›"
 _TRAILING: Final = ".:!?*–—-~"
 _LINE: Final = re.compile(r"(.+?\.\w{1,8}):(\d{1,7})(?::\d{1,7})?")
@@ -453,19 +464,23 @@ def _mentions_of_line(text: str) -> tuple[Mention, ...]:
 
 
 def _mentions(text: str) -> Iterator[Mention]:
-    takes_single_names = not _is_german(text)
     adjacent: list[tuple[int, int]] = []
+    is_german: bool | None = None
     for hit in _SCAN.finditer(text):
         kind, start, end = hit.lastgroup, hit.start(), hit.end()
         name = _name(start, hit[0]) if kind == "word" else None
         if name and adjacent and text[adjacent[-1][1] : start] == " ":
             adjacent.append(name)
             continue
-        yield from _names(text, adjacent, takes_single_names)
+        if adjacent:
+            is_german = _is_german(text) if is_german is None else is_german
+            yield from _names(text, adjacent, takes_single=not is_german)
         adjacent = [name] if name and not _opens_sentence(text, start) else []
         if name is None:
             yield from _mention(text, kind or "", start, end)
-    yield from _names(text, adjacent, takes_single_names)
+    if adjacent:
+        is_german = _is_german(text) if is_german is None else is_german
+        yield from _names(text, adjacent, takes_single=not is_german)
 
 
 def _mention(text: str, kind: str, start: int, end: int) -> Iterator[Mention]:
@@ -481,7 +496,8 @@ def _mention(text: str, kind: str, start: int, end: int) -> Iterator[Mention]:
         case "date" | "time":
             yield _mention_of(kind, raw)
         case "plain":
-            yield from (_mention_of("command", command) for command in _COMMAND.findall(text, start, end))
+            if not _COMMAND_WORDS.isdisjoint(raw.replace(",", " ").split()):
+                yield from (_mention_of("command", command) for command in _COMMAND.findall(text, start, end))
         case "word":
             yield from _word(raw, followed_by=text[end : end + 3])
         case _:
@@ -543,8 +559,8 @@ def _name(start: int, raw: str) -> tuple[int, int] | None:
     return (start, start + len(word)) if is_plain and _is_capitalised(word) else None
 
 
-def _names(text: str, words: list[tuple[int, int]], takes_single: bool) -> Iterator[Mention]:
-    if len(words) > 1 or (words and takes_single):
+def _names(text: str, words: list[tuple[int, int]], *, takes_single: bool) -> Iterator[Mention]:
+    if len(words) > 1 or takes_single:
         yield _mention_of("name", text[words[0][0] : words[-1][1]])
 
 
