@@ -23,7 +23,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from math import ceil
 from typing import Final, TypeAlias
 
@@ -31,7 +31,7 @@ from memolog.core.cache import remembered
 from memolog.core.observation import KEPT, TRACES, Observation, Priority
 from memolog.observer.evidence import Evidence, is_found
 from memolog.observer.judge import is_of_tool, line_text
-from memolog.text.identifiers import Kind, Mention, content_words, folded, mentions, squeezed
+from memolog.text.identifiers import Kind, Mention, content_words, dotted_words, folded, mentions
 
 _BY_LINE: Final = {"high": 0, "done": 1, "medium": 2, "low": 3}
 _BY_KIND: Final[dict[Kind, int]] = {
@@ -100,8 +100,13 @@ class ResultLine(_Text):
         super().__init__(text)
         self.stands_for = frozenset(stands_for)
         self.priority: Priority = priority
-        self.given = _Words(())
-        """The words of the merged lines, without lines that come from tools. `unsaid` sets them."""
+        self.merged: tuple[str, ...] = ()
+        """The texts of the merged lines, without lines that come from tools. `unsaid` sets them."""
+
+    @cached_property
+    def given(self) -> "_Words":
+        """The words of the merged lines."""
+        return _Words([word for text in self.merged for word in content_words(text)])
 
     @cached_property
     def denied(self) -> "_Words":
@@ -120,15 +125,34 @@ class _Statement(_Text):
     def __init__(self, line: Observation) -> None:
         super().__init__(f"{line.text} (meaning {line.about.isoformat()})" if line.about else line.text)
         self.line, self.content = line, content_words(line.text)
-        self.own_words = _words(line.text)
-        self.squeezed = squeezed(folded(line.text))
-        self.may_take_back = _Text(f"{self.text}\n{line.verbatim or ''}").takes_back
-        is_high = line.priority == "high"
-        self.facts = [mention for mention in mentions(self.text) if mention.kind != "quote"] if is_high else []
-        self.names = _caseless_names(line.text) if is_high else ()
-        self.opposites = self.sides if is_high else ()
+        self.dotted_words = dotted_words(line.text)
+        self._is_high = line.priority == "high"
         # The minimum share of the words in a result line that merges this line.
         self.share = _UNMERGED if self.denials or _is_caseless(self.text) else _MERGED
+
+    @cached_property
+    def own_words(self) -> "_Words":
+        """The content words of the line, without the day that it is about."""
+        return _words(self.line.text)
+
+    @cached_property
+    def may_take_back(self) -> frozenset[str]:
+        """The words that revoke a statement, in the line and its verbatim text."""
+        return _takes_back(f"{self.text}\n{self.line.verbatim or ''}")
+
+    @cached_property
+    def opposites(self) -> "tuple[_Side, ...]":
+        return self.sides if self._is_high else ()
+
+    @property
+    def facts(self) -> list[Mention]:
+        """The names, numbers, dates and times of a 🔴 line."""
+        return [mention for mention in mentions(self.text) if mention.kind != "quote"] if self._is_high else []
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of a 🔴 line in scripts without capitals."""
+        return _caseless_names(self.line.text) if self._is_high else ()
 
 
 def unsaid(
@@ -142,27 +166,25 @@ def unsaid(
             yield
     if not statements:
         return ()
-    words: dict[str, Sequence[str]] = {}
-    for line in lines:
-        if not is_of_tool(line):
-            words[line.id] = content_words(line_text(line))
-            yield
+    texts = {line.id: line_text(line) for line in lines if not is_of_tool(line)}
+    yield
     # Result lines of lower priority do not count, because the next reflection could drop them.
     result = [new for new in result if new.priority in KEPT]
     merging: dict[str, list[ResultLine]] = {}
     for new in result:
-        new.given = _Words([word for name in new.stands_for for word in words.get(name, ())])
+        new.merged = tuple(texts[name] for name in new.stands_for if name in texts)
         for name in new.stands_for:
             merging.setdefault(name, []).append(new)
         yield
     places = {line.id: place for place, line in enumerate(lines)}
-    index = _Index(result)
+    # Most statements are said by a line that merges them.
+    index = cache(lambda: _Index(result))
     found: list[Observation] = []
     for name, old in statements.items():
         yield
         if (
             not any(_says(new, old, is_merged=True) for new in merging.get(name, ()))
-            and not any(_says(new, old, is_merged=False) for new in index.nearest(old.content))
+            and not any(_says(new, old, is_merged=False) for new in index().nearest(old.content))
             and not any(_supersedes(new, old, statements, places) for new in merging.get(name, ()))
         ):
             found.append(old.line)
@@ -190,12 +212,14 @@ def lost_lines(lines: Sequence[Observation], result: Sequence[str]) -> Generator
 
 def vague(lines: Sequence[Observation], result: Sequence[ResultLine]) -> tuple[ResultLine, ...]:
     """Return the result lines that merge many different lines and contain hardly any of their words."""
-    words = {line.id: content_words(line.text) for line in lines}
+    texts = {line.id: line.text for line in lines}
     found: list[ResultLine] = []
     for new in result:
-        merged = [name for name in new.stands_for if name in words]
-        distinct = {word for name in merged for word in words[name]}
-        if len(merged) >= _VAGUE_LINES and len(distinct) >= _VAGUE_WORDS:
+        merged = [name for name in new.stands_for if name in texts]
+        if len(merged) < _VAGUE_LINES:
+            continue
+        distinct = {word for name in merged for word in content_words(texts[name])}
+        if len(distinct) >= _VAGUE_WORDS:
             common = sum(map(new.words.has, distinct))
             if common < _VAGUE_SHARE * len(distinct):
                 found.append(new)
@@ -213,7 +237,7 @@ def is_bare_list(text: str) -> bool:
 def _says(new: ResultLine, old: _Statement, *, is_merged: bool) -> bool:
     if not _denies_the_same(new, old) or not all(_has_side(new, side) for side in old.opposites):
         return False
-    if old.squeezed.strip(".") and old.squeezed in new.evidence.dotted_words:
+    if old.dotted_words.strip(".") and old.dotted_words in new.evidence.dotted_words:
         return True
     if not is_merged and not old.content:
         return False
@@ -228,6 +252,8 @@ def _says(new: ResultLine, old: _Statement, *, is_merged: bool) -> bool:
 def _denies_the_same(new: ResultLine, old: _Statement) -> bool:
     """Return whether a result line denies the same as a statement. A statement that denies nothing must not be denied."""
     if not old.denials:
+        if not new.denials:
+            return True
         is_denied = sum(map(new.denied.has, old.content)) > len(old.content) * _MOST_DENIED
         return not is_denied or sum(map(new.affirmed.has, old.content)) >= ceil(_MERGED * len(old.content))
     if not new.takes_back <= old.may_take_back:
@@ -575,7 +601,7 @@ _PHRASES: Final = _phrases()
 
 @remembered(_REMEMBERED)
 def _sides(text: str) -> tuple[_Side, ...]:
-    words = squeezed(folded(text)).strip(".").split(".")
+    words = dotted_words(text).strip(".").split(".")
     found: list[_Side] = []
     at = 0
     while at < len(words):
@@ -652,7 +678,9 @@ def _missing(lines: Sequence[Observation], result: Sequence[str]) -> Generator[N
         yield
         if is_bare_list(line.text):
             continue
-        for text, extra in ((line.text, 0), (line.verbatim or "", _VERBATIM)):
+        for text, extra in ((line.text, 0), (line.verbatim, _VERBATIM)):
+            if not text:
+                continue
             for mention in mentions(text):
                 if mention.kind in _BY_KIND:
                     if mention not in has_mention:
