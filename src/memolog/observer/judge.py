@@ -33,8 +33,9 @@ from memolog.observer.evidence import (
     source_text,
     together,
     ungrounded,
+    words_of,
 )
-from memolog.text.identifiers import Kind, content_words, folded, mentions, squeezed
+from memolog.text.identifiers import Kind, content_words, dotted_words, folded, mentions
 from memolog.text.lookalikes import in_latin_letters
 
 _ORDER: Final[tuple[Trust, ...]] = ("tool", "assistant", "user")
@@ -202,7 +203,7 @@ class Voices:
         """
         if not self.returned:
             return False
-        words = squeezed(folded(text)).strip(".").split(".")[:_MOST_WORDS]
+        words = dotted_words(text).strip(".").split(".")[:_MOST_WORDS]
         size = min(_COPIED_WORDS, len(words))
         # Most lines repeat words that were said here, and then all of their phrases were.
         if size <= 1 or _is_in(f".{'.'.join(words)}.", self.said):
@@ -235,21 +236,35 @@ def _is_in(phrase: str, texts: Sequence[Evidence]) -> bool:
 NO_VOICES: Final = Voices(said=(), returned=(), by_user=())
 
 
-def voices_of(
-    messages: Iterable[Message], *said: str, foreign: Sequence[Evidence] = (), log: Voices = NO_VOICES
-) -> Voices:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """The texts of messages by origin. Several checks of a reply need them, with different other texts."""
+
+    by_user: tuple[Evidence, ...]
+    others: tuple[Evidence, ...]
+    """The words of messages that no user wrote."""
+    returned: tuple[Evidence, ...]
+
+
+def spoken_in(messages: Sequence[Message]) -> Spoken:
+    """Return the texts of messages by origin."""
+    return Spoken(
+        by_user=evidence_of(said_text(message) for message in messages if is_spoken_by_user(message)),
+        others=evidence_of(said_text(message) for message in messages if not is_spoken_by_user(message)),
+        returned=evidence_of(map(returned_text, messages)),
+    )
+
+
+def voices_of(spoken: Spoken, *said: str, foreign: Sequence[Evidence] = (), log: Voices = NO_VOICES) -> Voices:
     """Return the texts of messages by origin, together with those of other conversations and of lines of the log.
 
     `said` are further texts that count as words of a user. `foreign` are other conversations (see `conversations`). They count as
     text of a tool. A batch prepares `foreign` and `log` once for all of its conversations.
     """
-    messages = tuple(messages)
-    by_user = evidence_of(said_text(message) for message in messages if is_spoken_by_user(message))
-    others = evidence_of(said_text(message) for message in messages if not is_spoken_by_user(message))
-    by_user = (*by_user, *evidence_of(said))
+    by_user = (*spoken.by_user, *evidence_of(said))
     return Voices(
-        said=together((*by_user, *others, *log.said)),
-        returned=together((*evidence_of(map(returned_text, messages)), *log.returned, *foreign)),
+        said=together((*by_user, *spoken.others, *log.said)),
+        returned=together((*spoken.returned, *log.returned, *foreign)),
         by_user=together((*by_user, *(log.by_user or ()))),
     )
 
@@ -370,13 +385,13 @@ def is_backed(
     both = replace(users, said=(*users.said, *voices.said))
     if both.names_from_tool(text, _NAMING - _FOREIGN):
         return False
-    here = {word for word in words if is_word_of(word, (cited,))}
-    elsewhere = {word for word in words if word not in here and is_word_of(word, by_user)}
+    here = words_of(words, (cited,))
+    elsewhere = words_of((word for word in words if word not in here), by_user)
     rest = [word for word in words if word not in here and word not in elsewhere]
-    returned = {word for word in rest if is_word_of(word, voices.returned)}
-    by_assistant = {word for word in rest if word not in returned and is_word_of(word, voices.said)}
     if not rest:
         return True
+    returned = words_of(rest, voices.returned)
+    by_assistant = words_of((word for word in rest if word not in returned), voices.said)
     if confirms:
         rest = [word for word in rest if word not in by_assistant]
     if _is_translated(text, cited):
@@ -419,13 +434,15 @@ def trusted_hints(
     foreign: Sequence[Evidence] = (),
     log: Voices = NO_VOICES,
     said_at: Sequence[datetime] = (),
+    spoken: Spoken | None = None,
 ) -> Hints:
     """Return the hints, with None for a task, suggested response or title that comes from a tool or has no support.
 
-    `messages` is empty for a reflector, because it reads only lines of the log. `said_at` are the times of these lines.
+    `messages` is empty for a reflector, because it reads only lines of the log. `said_at` are the times of these lines. `spoken`
+    are the texts of the messages, if they are known already.
     """
     before = (previous.current_task, previous.suggested_response, previous.title)
-    voices = voices_of(messages, *filter(None, before), foreign=foreign, log=log)
+    voices = voices_of(spoken or spoken_in(messages), *filter(None, before), foreign=foreign, log=log)
     said_at = [message.created_at for message in messages] or said_at
     task = _trusted(hints.current_task, voices, said_at)
     if task and not _may_be_users(task, voices):
@@ -524,10 +541,11 @@ class Judge:
         self._texts: dict[tuple[str, int, Callable[[Message], str]], Evidence] = {}
         self._log, self._readings = Evidence(log) if isinstance(log, str) else log, cache(readings)
         self._policy: Policy = policy
-        self._voices = voices_of(messages, foreign=foreign, log=lines)
+        self.spoken = spoken_in(messages)
+        self._voices = voices_of(self.spoken, foreign=foreign, log=lines)
         self._others: Voices | None = None
         if foreign:
-            own = voices_of(messages)
+            own = voices_of(self.spoken)
             self._others = Voices(said=(*own.said, *own.returned, self._log), returned=tuple(foreign))
         self._callers = {call: message for message in messages for call in pairs_of(message.parts)[0]}
         # These are computed once, because a message can have thousands of parts and every line may cite it.
@@ -608,13 +626,15 @@ class Judge:
         return self._texts[key]
 
     def _missing(self, observation: Observation, cited: Sequence[Message]) -> tuple[str, ...]:
+        text, about = line_text(observation), observation.about
+        if not mentions(text):
+            return ()
         # For a cited tool result, the message with the tool call is a source too.
         calls = (self._callers.get(call) for message in cited for call in self._answered[_place(message)])
         read = {(message.id, message.continuation): message for message in (*cited, *filter(None, calls))}
         moments = [message.created_at for message in cited]
         moments += [observation.said_at] if observation.said_at else []
         texts = [self._evidence(message, source_text) for message in read.values()]
-        text, about = line_text(observation), observation.about
         missing = ungrounded(text, texts, self._log, said_at=moments, about=about)
         said = [place for place in map(_place, cited) if place in self._spoken]
         if missing and (more := evidence_of(self._readings().get(place, "") for place in said)):
@@ -770,7 +790,7 @@ def trusted_document(
 
     With `whole`, one unsupported change rejects all changes. This is for texts such as JSON, which a partial change would break.
     """
-    voices = voices_of(messages, foreign=foreign)
+    voices = voices_of(spoken_in(messages), foreign=foreign)
     # Names in the old document need no support by messages.
     known = Voices(said=(*voices.said, Evidence(old)), returned=voices.returned)
     before, after = old.splitlines(), new.splitlines()

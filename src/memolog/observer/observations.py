@@ -22,6 +22,7 @@ from memolog.core.thread import Hints
 from memolog.observer.drafts import Draft, HintsDraft, Parsed, ParsedReflection, ReflectedDraft
 from memolog.observer.evidence import Evidence, source_text, support
 from memolog.observer.judge import (
+    Spoken,
     Voices,
     cited_places,
     log_voices,
@@ -73,11 +74,13 @@ def draft_hints(
     *,
     foreign: Sequence[Evidence] = (),
     log: Voices | None = None,
+    spoken: Spoken | None = None,
 ) -> tuple[Hints, tuple[str, ...]]:
     """Return the hints that the messages, the earlier hints or the lines of the log support, and a fault if a hint was dropped.
 
     A dropped or missing hint is None. Activation replaces None by the thread's hint at that time, because other groups that were
-    observed at the same time may be activated first. `log` has the voices of `given.lines`, if they are known already.
+    observed at the same time may be activated first. `log` has the voices of `given.lines` and `spoken` the texts of the
+    messages, if they are known already.
     """
     redacted = Hints(
         current_task=_redacted(new.current_task, given.redactor),
@@ -86,7 +89,7 @@ def draft_hints(
     )
     if log is None:
         log = log_voices(given.lines)
-    trusted = trusted_hints(redacted, messages, given.hints, foreign=foreign, log=log)
+    trusted = trusted_hints(redacted, messages, given.hints, foreign=foreign, log=log, spoken=spoken)
     at = new.at if trusted.current_task and new.at else messages[-1].created_at if messages else None
     return replace(trusted, at=at), () if trusted == redacted else ("untrusted_hint",)
 

@@ -543,7 +543,9 @@ class RunExecutor:
         yield
         judged = self._with_statements((yield from judge.judging(drafted)), task, group)
         yield
-        hints, wrong = draft_hints(hinted, task.given, task.messages, foreign=task.foreign, log=task.log)
+        hints, wrong = draft_hints(
+            hinted, task.given, task.messages, foreign=task.foreign, log=task.log, spoken=judge.spoken
+        )
         proposal, refused = _proposal(hinted.working_memory, task)
         result = RunResult(
             group=group.id,
