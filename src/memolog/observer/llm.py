@@ -499,6 +499,8 @@ def _with_more(observed: Observed, more: Observed) -> Observed:
 
 async def _gathered(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     """Return the results of all calls. The first failure cancels the other calls."""
+    if len(calls) == 1:
+        return [await calls[0]]
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(call) for call in calls]

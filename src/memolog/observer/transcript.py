@@ -4,7 +4,7 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from typing import Final, cast
 
@@ -91,12 +91,11 @@ class _Entry:
     shown: Shown
     header: str
     pieces: tuple[_Piece, ...]
-    tokens: int = field(default=0)
+    tokens: int
 
     @property
     def text(self) -> str:
-        bodies = "\n".join(piece.text for piece in self.pieces)
-        return f"<message>{self.header}\n{bodies}\n</message>"
+        return _entry_text(self.header, self.pieces)
 
     @property
     def day(self) -> str:
@@ -104,6 +103,11 @@ class _Entry:
         # UTC is also the zone of speakers whose zone is not known.
         zone = f", UTC{at.isoformat()[-6:]}" if at.utcoffset() else ""
         return f"<day>{ENGLISH_WEEKDAYS[at.weekday()]} {at.date().isoformat()}{zone}</day>"
+
+
+def _entry_text(header: str, pieces: Sequence[_Piece]) -> str:
+    bodies = "\n".join([piece.text for piece in pieces])
+    return f"<message>{header}\n{bodies}\n</message>"
 
 
 def numbered(messages: Sequence[Message], zone: tzinfo | None = None, first: int = 1) -> tuple[Shown, ...]:
@@ -207,8 +211,8 @@ def _cost(entries: Sequence[_Entry], day: str, counter: TokenCounter) -> tuple[i
     """Return the tokens that messages add to a piece whose last day is `day`, and the new last day."""
     cost = 0
     for entry in entries:
-        if entry.day != day:
-            day = entry.day
+        if (new := entry.day) != day:
+            day = new
             cost += counter.count(day) + 1
         cost += entry.tokens
     return cost, day
@@ -260,8 +264,9 @@ def _entries(messages: Sequence[Message], writer: PartWriter, first: int) -> lis
         speaker = f" {writer.name(message.speaker)}" if message.speaker else ""
         again = " (continued)" if message.continuation else ""
         header = f"[{shown.number}] {shown.at:%H:%M} {message.role}{speaker}{again}:"
-        entry = _Entry(shown=shown, header=header, pieces=_pieces_of(message, calls, writer))
-        entries.append(replace(entry, tokens=writer.counter.count(entry.text) + 1))
+        pieces = _pieces_of(message, calls, writer)
+        tokens = writer.counter.count(_entry_text(header, pieces)) + 1
+        entries.append(_Entry(shown=shown, header=header, pieces=pieces, tokens=tokens))
     return entries
 
 
@@ -271,8 +276,8 @@ def _written(entries: Sequence[_Entry], left_out: int) -> str:
     for place, entry in enumerate(entries):
         if left_out and place == (len(entries) + 1) // 2:
             lines.append(mark)
-        if entry.day != day:
-            day = entry.day
+        if (new := entry.day) != day:
+            day = new
             lines.append(day)
         lines.append(entry.text)
     if left_out and len(entries) <= 1:
