@@ -23,12 +23,13 @@ from memolog.core.observation import Generation, Observation, Scope, Source, Spa
 from memolog.core.thread import Hints, threads_of_subagents
 from memolog.db.engine import Engine, TimedCalls, reads, writes
 from memolog.db.queries import Row, Script, load_queries
-from memolog.db.rows import hints_from_row, moment, object_in
+from memolog.db.rows import from_row, hints_from_row, moment, object_in
 from memolog.db.scope import check_ids, check_optional_ids, reading_thread
 from memolog.errors import Conflict, InputError
 from memolog.log.render import render_group
 from memolog.log.snapshot import (
     GroupRow,
+    LogHead,
     MemoryCache,
     OtherLimits,
     OtherTails,
@@ -42,6 +43,7 @@ from memolog.log.snapshot import (
     generation_from_row,
     group_row,
     new_generation,
+    reading_groups,
     reading_newest,
     reading_others,
     reading_snapshot,
@@ -218,6 +220,41 @@ class Logs(TimedCalls):
             return ()
         rows = yield q.active_groups(log_pk=log_pk, generation=generation)
         return tuple(row for row in map(group_row, rows) if row.position <= entries)
+
+    async def lines_at(
+        self,
+        resource: str,
+        log_pk: int,
+        generation: int,
+        *,
+        entries: int,
+        choose: Callable[[Sequence[GroupRow]], Sequence[GroupRow]],
+    ) -> tuple[Sequence[GroupRow], tuple[Observation, ...]]:
+        """Return the chosen groups of `groups_at` and their observations, without sources and the ids of merged observations."""
+        groups, rows = await self._line_rows_at(resource, log_pk, generation, entries, choose)
+        return groups, await in_slices(_observations((rows, (), ())))
+
+    @reads
+    def _line_rows_at(
+        self,
+        resource: str,
+        log_pk: int,
+        generation: int,
+        entries: int,
+        choose: Callable[[Sequence[GroupRow]], Sequence[GroupRow]],
+    ) -> Script[tuple[Sequence[GroupRow], Sequence[Row]]]:
+        check_ids(resource=resource)
+        heads = yield q.log_state(resource=resource, log_pk=log_pk)
+        if not heads:
+            return (), ()
+        if heads[0].generation == generation:
+            groups = yield from reading_groups(from_row(LogHead, heads[0]), self._cache)
+        else:
+            groups = tuple(map(group_row, (yield q.active_groups(log_pk=log_pk, generation=generation))))
+        chosen = choose([group for group in groups if group.position <= entries])
+        if not chosen:
+            return (), ()
+        return chosen, (yield q.group_observations(log_pk=log_pk, groups=[group.id for group in chosen]))
 
     @reads
     def history(self, resource: str, thread: str | None) -> Script[tuple[Generation, ...]]:

@@ -12,7 +12,7 @@ from datetime import tzinfo
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from memolog.core.cache import Cache
+from memolog.core.cache import Cache, remembered
 from memolog.core.config import Config
 from memolog.core.deadline import at_once, in_slices, offload
 from memolog.core.document import Proposal
@@ -415,10 +415,8 @@ class RunExecutor:
         generation, entries = int(inputs.get("generation", 0)), int(inputs.get("entries", 0))
         moment = log_pk, generation, entries
         if moment not in known:
-            groups = await self._store.logs.groups_at(resource, log_pk, generation, entries=entries)
-            shown = _last_groups(groups, config.observation.previous_tokens)
-            names = [group.id for group in shown]
-            lines = tuple(await self._store.logs.observations(resource, log_pk, names)) if shown else ()
+            choose = partial(_last_groups, tokens=config.observation.previous_tokens)
+            shown, lines = await self._store.logs.lines_at(resource, log_pk, generation, entries=entries, choose=choose)
             text = "\n".join(filter(None, (_without_tags(group.text) for group in shown)))
             known[moment] = _ShownLog(text=text, lines=lines, voices=log_voices(lines))
         return known[moment]
@@ -773,9 +771,12 @@ def _seen_log(given: ObserveInput, earlier: Sequence[Message]) -> Evidence:
 
 # The texts of the lines are escaped, so only the tags of the group itself begin like this.
 _TAG: Final = re.compile(r"^</?(?:observations|reflection)\b.*\n?", re.MULTILINE)
+# Most runs are shown the same last groups of a log as the run before.
+_FEW_GROUPS: Final = 32
 _TAG_THREAD: Final = re.compile(r'\bthread="([^"]*)"')
 
 
+@remembered(_FEW_GROUPS)
 def _without_tags(text: str) -> str:
     """Return the lines of a rendered group. A group of a shared log begins with the name of its thread."""
     return _TAG.sub(lambda tag: f"{thread[1]}:\n" if (thread := _TAG_THREAD.search(tag[0])) else "", text).rstrip("\n")

@@ -515,6 +515,10 @@ ORDER BY e.position DESC
 -- log_of --
 SELECT pk FROM logs WHERE pk = :log_pk AND resource = :resource
 
+-- log_state --
+-- What shows whether the cached groups of a log are still those of the database.
+SELECT pk, id, version, generation, run_changes FROM logs WHERE pk = :log_pk AND resource = :resource
+
 -- shared_aliases --
 -- The aliases of threads in a shared log.
 SELECT t.id, c.alias FROM cursors c JOIN logs l ON l.pk = c.log_pk JOIN threads t ON t.pk = c.thread_pk
