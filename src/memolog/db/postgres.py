@@ -559,6 +559,8 @@ def _advanced(script: Script[T], rows: Sequence[Row]) -> tuple[Step | None, T | 
 
 
 async def _execute(connection: Connection, step: Step) -> Sequence[Row]:
+    if step.statement.fills_fts:
+        return []
     if step.many is not None:
         if not step.many:
             return []

@@ -11,7 +11,8 @@ does no I/O, so both engines can run the same script. PostgreSQL needs one round
     {select_messages} WHERE …                the text of another query of the same file
 
 A query whose name begins with `lock_` and that has no RETURNING clause only locks rows. SQLite skips such a query, because a
-transaction that writes has locked the whole file already.
+transaction that writes has locked the whole file already. A query whose name begins with `fts_` fills the full-text table of SQLite.
+PostgreSQL skips such a query, because it has an index instead of this table.
 """
 
 import re
@@ -53,6 +54,8 @@ class Statement:
     """The names of the lists that are written as a table of one column."""
     only_locks: bool = False
     """Whether the query only locks rows."""
+    fills_fts: bool = False
+    """Whether the query only fills the full-text table of SQLite."""
 
     def numbered(self, mark: str, lengths: tuple[int, ...] = ()) -> str:
         """Return the text with numbered parameters (`$1` or `?1`), in the order of `parameters`. `lengths` is for the lists."""
@@ -138,6 +141,7 @@ def _statement(name: str, text: str) -> Statement:
         lists=tuple(parameter for parameter, form in found if form),
         tables=tuple(parameter for parameter, form in found if form == "()"),
         only_locks=name.startswith("lock_") and "RETURNING" not in text,
+        fills_fts=name.startswith("fts_"),
     )
 
 

@@ -371,6 +371,11 @@ def _writing(resource: str, stretches: Iterable[_Stretch], changed: Iterable[_Ch
     if documents:
         for some in _in_parts(documents):
             yield q.add_doc.many([_scoped(document.values, scope_pk) for document in some])
+            docs = [document.values["doc"] for document in some]
+            yield q.fts_add(docs=docs)
+            yield q.add_counts(docs=docs)
+            yield q.add_stats(docs=docs)
+            yield q.add_lengths(docs=docs)
         yield from _writing_words(scope_pk, documents)
     return is_new
 

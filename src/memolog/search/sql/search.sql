@@ -111,6 +111,29 @@ DELETE FROM search_docs WHERE doc BETWEEN :first AND :last
 INSERT INTO search_docs (doc, scope_pk, thread_pk, source_pk, source, kind, at, length, traits, speaker, terms)
 VALUES (:doc, :scope_pk, :thread_pk, :source_pk, :source, :kind, :at, :length, :traits, :speaker, :terms)
 
+-- fts_add --
+-- FTS5 writes a segment to the file whenever a key is lower than the one before, so the keys are in ascending order.
+INSERT INTO search_index (rowid, terms) SELECT doc, terms FROM search_docs WHERE doc IN (:docs[]) ORDER BY doc
+
+-- add_counts --
+INSERT INTO search_counts (scope_pk, term, documents)
+SELECT scope_pk, term, COUNT(*) FROM search_counted WHERE doc IN (:docs[]) GROUP BY scope_pk, term ORDER BY scope_pk, term
+ON CONFLICT (scope_pk, term) DO UPDATE SET documents = search_counts.documents + excluded.documents
+
+-- add_stats --
+INSERT INTO search_stats (scope_pk, kind, documents, length)
+SELECT scope_pk, kind, COUNT(*), CAST(SUM(length) AS BIGINT) FROM search_docs WHERE doc IN (:docs[]) GROUP BY scope_pk, kind
+ON CONFLICT (scope_pk, kind) DO UPDATE SET documents = search_stats.documents + excluded.documents,
+  length = search_stats.length + excluded.length
+
+-- add_lengths --
+INSERT INTO search_threads (thread_pk, user_length, other_length)
+SELECT thread_pk, CAST(SUM(CASE WHEN kind = 0 THEN length ELSE 0 END) AS BIGINT),
+  CAST(SUM(CASE WHEN kind = 0 THEN 0 ELSE length END) AS BIGINT)
+FROM search_docs WHERE doc IN (:docs[]) AND doc > 0 GROUP BY thread_pk
+ON CONFLICT (thread_pk) DO UPDATE SET user_length = search_threads.user_length + excluded.user_length,
+  other_length = search_threads.other_length + excluded.other_length
+
 -- new_words --
 -- Most words of a text are stored already, so only the others are returned.
 SELECT given.column1 AS word FROM (VALUES :words()) AS given
