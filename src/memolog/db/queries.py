@@ -11,8 +11,8 @@ does no I/O, so both engines can run the same script. PostgreSQL needs one round
     {select_messages} WHERE …                the text of another query of the same file
 
 A query whose name begins with `lock_` and that has no RETURNING clause only locks rows. SQLite skips such a query, because a
-transaction that writes has locked the whole file already. A query whose name begins with `fts_` fills the full-text table of SQLite.
-PostgreSQL skips such a query, because it has an index instead of this table.
+transaction that writes has locked the whole file already. PostgreSQL skips a query whose name begins with `fts_`, which fills the
+full-text table of SQLite. PostgreSQL has an index instead.
 """
 
 import re

@@ -2,13 +2,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple, cast
 
-from memolog.core.cache import remembered
+from memolog.core.cache import Results
 from memolog.core.message import FilePart, Part, TextPart, texts_of
 from memolog.search.bm25 import ASSISTANT, TOOL, USER
 from memolog.text.words import NUMBERS, STOP_WORDS, TIMES, names_in, normal, plain_of, terms_of_word, words_of
@@ -39,14 +37,13 @@ _REMEMBERED = 65_536
 _LONG_WORD = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Analysed:
+class Analysed(NamedTuple):
     """A text as it is indexed."""
 
-    terms: tuple[str, ...]
+    terms: Sequence[str]
     """Each term once. A term that occurs twice or more is added again with `^`, and one that occurs four times also with `^^`."""
-    words: AbstractSet[str]
-    """The distinct words, and the parts of paths and identifiers, all folded. A query such as `auth*` is compared with them."""
+    words: Collection[str]
+    """The distinct words as they are in the text. `stored_words` returns what is stored of them."""
     length: int
     traits: int
 
@@ -54,59 +51,69 @@ class Analysed:
 def analyse(text: str) -> Analysed:
     """Return the analysis of the first million characters of a text."""
     text = normal(text[:_MOST_CHARACTERS])
-    counts: dict[str, int] = {}
-    words: set[str] = set()
-    get = counts.get
     traits = _traits(text[:_LOOKED_AT])
     found = words_of(text)
+    words = Counter(found)
+    counts: dict[str, int] = {}
+    get = counts.get
     # Every word of every message is analysed, so results are cached by word.
-    for word, times in Counter(found).items():
-        plain, terms, special = _cached_word(word) if len(word) <= _LONG_WORD else _analyse_word(word)
-        words.add(plain)
-        if special is not None:
-            words.update(special.names)
-            traits |= special.traits
-            if special.is_empty:
-                times = 1  # noqa: PLW2901
-        for term in terms:
-            counts[term] = get(term, 0) + times
-    return Analysed(terms=_with_marks(counts), words=words, length=len(found), traits=traits)
+    for terms, times in zip(map(_ANALYSED.__getitem__, words), words.values(), strict=True):
+        if isinstance(terms, str):
+            counts[terms] = get(terms, 0) + times
+            continue
+        traits |= terms.traits
+        for term in terms.terms:
+            counts[term] = get(term, 0) + (1 if terms.is_empty else times)
+    return Analysed(_with_marks(counts), words, len(found), traits)
 
 
-class _Special(NamedTuple):
-    """What a few words have and most do not."""
+def stored_words(words: Iterable[str]) -> set[str]:
+    """Return the words and the parts of paths and identifiers, all folded. A query such as `auth*` is compared with them."""
+    return set(chain.from_iterable(map(_STORED.__getitem__, words)))
 
-    names: tuple[str, ...]
-    """The parts of a path or an identifier."""
+
+class _Terms(NamedTuple):
+    """The terms of a word that is more than a plain word with one term."""
+
+    terms: tuple[str, ...]
     traits: int
     """NUMBER and TIME."""
     is_empty: bool
     """Whether it is a stop word. The frequency of stop words is ignored."""
 
 
-def _analyse_word(word: str) -> tuple[str, tuple[str, ...], _Special | None]:
-    """Return a word folded, its terms, and what is special about it."""
-    plain = plain_of(word)
+def _analyse_word(word: str) -> str | _Terms:
+    """Return the term of a plain word. Of another word, return its terms and what is special about it."""
+    plain, terms = plain_of(word), terms_of_word(word)
     traits = NUMBER * (plain in NUMBERS or plain.isdigit()) | TIME * (plain in TIMES)
-    special = _Special(names=tuple(names_in(word)), traits=traits, is_empty=plain in STOP_WORDS)
-    return plain, terms_of_word(word), special if any(special) else None
+    is_empty = plain in STOP_WORDS
+    return terms[0] if len(terms) == 1 and not traits and not is_empty else _Terms(terms, traits, is_empty)
 
 
-_cached_word = remembered(_REMEMBERED)(_analyse_word)
+_ANALYSED: Final = Results(_analyse_word, _REMEMBERED, longest=_LONG_WORD)
 
 
-def _with_marks(counts: dict[str, int]) -> tuple[str, ...]:
+def _stored_of_word(word: str) -> tuple[str, ...]:
+    return (plain_of(word), *names_in(word))
+
+
+_STORED: Final = Results(_stored_of_word, _REMEMBERED, longest=_LONG_WORD)
+
+
+def _with_marks(counts: dict[str, int]) -> Sequence[str]:
     if len(counts) > _MOST_TERMS:
         counts = dict(islice(counts.items(), _MOST_TERMS))
     # Few terms occur more than once.
     often = [term for term, times in counts.items() if times >= _OFTEN]
     very_often = [term for term in often if counts[term] >= _VERY_OFTEN]
-    return (*counts, *[f"{term}^" for term in often], *[f"{term}^^" for term in very_often])
+    return [*counts, *[f"{term}^" for term in often], *[f"{term}^^" for term in very_often]]
 
 
 def _traits(text: str) -> int:
     """Return the traits of a text that do not follow from its words."""
-    traits = 0
+    traits = NAMES_SOMETHING if _NAME.search(text) else 0
+    if "?" not in text:
+        return traits | STATES
     stripped = text.rstrip()
     if stripped.endswith("?"):
         traits |= ASKS
@@ -114,8 +121,6 @@ def _traits(text: str) -> int:
     asked = sum(["?" in end for end in ends])
     if 2 * asked < max(1, len(ends)):
         traits |= STATES
-    if _NAME.search(text):
-        traits |= NAMES_SOMETHING
     return traits
 
 

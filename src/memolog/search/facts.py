@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from memolog.search.analysis import Redact, analyse
+from memolog.search.analysis import Redact, analyse, stored_words
 from memolog.search.query import Query, Wish
 from memolog.search.snippets import contains_phrases
 from memolog.text.words import STOP_WORDS
@@ -122,7 +122,7 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
 
 def _words(text: str) -> tuple[frozenset[str], AbstractSet[str]]:
     analysed = analyse(text)
-    return frozenset(analysed.terms), analysed.words
+    return frozenset(analysed.terms), stored_words(analysed.words)
 
 
 def _occurs(wish: Wish, words: tuple[frozenset[str], AbstractSet[str]]) -> bool:

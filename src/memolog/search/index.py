@@ -7,10 +7,10 @@ read, so that two processes do not index the same rows twice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from memolog.core.exact_json import loads, unpack
 from memolog.core.message import LONGEST_SPEAKER, Part, ToolResultPart, parts_from_json
@@ -19,14 +19,13 @@ from memolog.core.reports import Forgotten
 from memolog.db.engine import Calls, Engine
 from memolog.db.queries import Row, Script, load_queries, padded
 from memolog.db.scope import check_ids, chunks
-from memolog.search.analysis import Analysed, Redact, analyse, kind_of, text_of_parts, text_of_task
+from memolog.search.analysis import Analysed, Redact, analyse, kind_of, stored_words, text_of_parts, text_of_task
 from memolog.search.bm25 import OBSERVATION, TASK, fits, key_of_message, key_of_other
 from memolog.text.words import folded, grams, normal, words_of
 
 reindex_queries = load_queries("search/reindex")
 q = load_queries("search/search")
 Values: TypeAlias = dict[str, Any]
-P = ParamSpec("P")
 T = TypeVar("T")
 # The maximum rows of one batch, so that other writers wait only for a short time.
 _BATCH = 64
@@ -142,7 +141,7 @@ def resetting_index(resource: str) -> Script[None]:
 
 def has_words(row: Row, redact: Redact) -> bool:
     """Return whether a message is to be indexed. The row must have the columns of `select_texts`."""
-    return _message(row, redact) is not None
+    return _message(redact, row) is not None
 
 
 def line_has_words(row: Row, redact: Redact) -> bool:
@@ -150,11 +149,10 @@ def line_has_words(row: Row, redact: Redact) -> bool:
     return _changed_observation(row, redact).document is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Document:
+class _Document(NamedTuple):
     values: Values
-    words: AbstractSet[str]
-    level: int = 0
+    words: Collection[str]
+    level: int
 
 
 class _Stretch(NamedTuple):
@@ -169,8 +167,7 @@ class _Stretch(NamedTuple):
     """The rows of the messages, or their documents after they were analysed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Changed:
+class _Changed(NamedTuple):
     """A row that changed since it was indexed. If it has no document, it is only removed from the index."""
 
     kind: str
@@ -226,17 +223,17 @@ def _reading_threads(resource: str, left: int) -> Script[Sequence[_Stretch]]:
 
 async def _analysed(unread: _Unread, redact: Redact) -> tuple[list[_Stretch], Sequence[_Changed], int]:
     """Return the documents of the rows, and the cost of these rows."""
-    soon = _Slices()
+    slices = _Slices()
     stretches = [
-        stretch._replace(found=[found for row in stretch.found if (found := await soon.call(_message, row, redact))])
+        stretch._replace(found=[one for one in await slices.map(partial(_message, redact), stretch.found) if one])
         for stretch in unread.threads
     ]
     changed = (
-        *[await soon.call(_changed_message, row, redact) for row in unread.messages],
-        *[await soon.call(_changed_observation, row, redact) for row in unread.observations],
-        *[await soon.call(_changed_task, row, redact, unread.labels) for row in unread.tasks],
+        *await slices.map(partial(_changed_message, redact), unread.messages),
+        *await slices.map(partial(_changed_observation, redact), unread.observations),
+        *await slices.map(partial(_changed_task, redact, unread.labels), unread.tasks),
     )
-    return stretches, changed, soon.cost
+    return stretches, changed, slices.cost
 
 
 class _Slices:
@@ -247,20 +244,24 @@ class _Slices:
         """The characters of the rows so far, and an amount for each row."""
         self._pause_at = _SLICE_COST
 
-    async def call(self, analyse_row: Callable[Concatenate[Row, P], T], row: Row, *args: P.args, **more: P.kwargs) -> T:
-        characters = sum([len(cell) for cell in row if type(cell) is str])
-        self.cost += characters + _ROW_COST
-        # A single long row takes a worker thread, because it cannot be divided.
-        if characters > _LONG:
-            return await asyncio.to_thread(analyse_row, row, *args, **more)
-        found = analyse_row(row, *args, **more)
-        if self.cost > self._pause_at:
-            self._pause_at = self.cost + _SLICE_COST
-            await asyncio.sleep(0)
+    async def map(self, analyse_row: Callable[[Row], T], rows: Iterable[Row]) -> list[T]:
+        """Return what a function returns for each row."""
+        found: list[T] = []
+        for row in rows:
+            characters = sum([len(cell) for cell in row if type(cell) is str])
+            self.cost += characters + _ROW_COST
+            # A single long row takes a worker thread, because it cannot be divided.
+            if characters > _LONG:
+                found.append(await asyncio.to_thread(analyse_row, row))
+                continue
+            found.append(analyse_row(row))
+            if self.cost > self._pause_at:
+                self._pause_at = self.cost + _SLICE_COST
+                await asyncio.sleep(0)
         return found
 
 
-def _message(row: Row, redact: Redact) -> _Document | None:
+def _message(redact: Redact, row: Row) -> _Document | None:
     if row.state != "live" or row.own or not fits(row.thread_pk, row.seq):
         return None
     parts = parts_from_json(row.parts)
@@ -277,7 +278,7 @@ def _message(row: Row, redact: Redact) -> _Document | None:
         source="raw" if row.level == 0 else "compacted",
         kind=kind,
         at=row.created_at,
-        speaker=_name(unpack(row.speaker) or ""),
+        speaker=_name(unpack(row.speaker) or "") if row.speaker else None,
     )
 
 
@@ -300,7 +301,7 @@ def _document(analysed: Analysed, level: int = 0, **values: Any) -> _Document:
     return _Document(values=values, words=analysed.words, level=level)
 
 
-def _changed_message(row: Row, redact: Redact) -> _Changed:
+def _changed_message(redact: Redact, row: Row) -> _Changed:
     # The last eight bits of a key are the length and the class, which may have changed.
     first = key_of_message(row.thread_pk, row.seq, 0, 0)
     return _Changed(
@@ -309,11 +310,11 @@ def _changed_message(row: Row, redact: Redact) -> _Changed:
         version=row.version,
         first=first,
         last=first + 255,
-        document=_message(row, redact),
+        document=_message(redact, row),
     )
 
 
-def _changed_observation(row: Row, redact: Redact) -> _Changed:
+def _changed_observation(redact: Redact, row: Row) -> _Changed:
     text = ""
     if row.state in _FOUND_OBSERVATIONS:
         texts = (unpack(row.text) or "", unpack(row.verbatim) or "", *map(str, loads(row.files)))
@@ -322,7 +323,7 @@ def _changed_observation(row: Row, redact: Redact) -> _Changed:
     return _changed_other(OBSERVATION, row, (), text, source=source, thread_pk=row.thread_pk, at=row.at)
 
 
-def _changed_task(row: Row, redact: Redact, labels: Iterable[Row]) -> _Changed:
+def _changed_task(redact: Redact, labels: Iterable[Row], row: Row) -> _Changed:
     packed = _labels(labels, row.pk)
     named = [unpack(label) or "" for label in packed]
     text = text_of_task(unpack(row.title) or "", unpack(row.description) or "", unpack(row.summary), named)
@@ -454,7 +455,7 @@ def _scoped(values: Values, scope_pk: int) -> Values:
 
 
 def _writing_words(scope_pk: int, documents: Sequence[_Document]) -> Script[None]:
-    words = list(set[str]().union(*(document.words for document in documents)))
+    words = list(stored_words(set[str]().union(*(document.words for document in documents))))
     new: set[str] = set()
     for chunk in chunks(words, _WORDS_A_QUERY):
         new.update(row.word for row in (yield q.new_words(scope_pk=scope_pk, words=padded(chunk))))

@@ -42,14 +42,14 @@ _MAX_PARTS = 12
 _MAX_ENDS = 4
 _REMEMBERED = 65_536
 # A word may have signs such as `.` and `/` between its parts but not at its end, so the full stop of a sentence is not in a word.
-# The repetitions never give a character back, which changes no match and is faster.
-_ASCII: Final = re.compile(r"[A-Za-z0-9_]++(?:[./\\:@#+-]++[A-Za-z0-9_]++)*+")
+# The pattern takes letters and signs together, and gives the signs at the end back, which is faster than a group of both.
+_ASCII: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./\\:@#+-]*\b", re.ASCII)
 _JOINTS: Final = "./\\:@#+-"
 # Accents, points and vowel signs that are ignored in a search. The signs of the Indic scripts are not ignored.
 _POINTS: Final = "\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u064b-\u065f\u0670"
 _MARKS: Final = rf"{_POINTS}\u0900-\u0dff"
-_LETTER: Final = rf"[^\W{UNSPACED}]|[{_MARKS}]"
-_ANY: Final = re.compile(rf"([{UNSPACED}]+)|(?:{_LETTER})+(?:[./\\:@#+-]+(?:{_LETTER})+)*")
+_LETTERS: Final = rf"(?:[^\W{UNSPACED}]++|[{_MARKS}]++)++"
+_ANY: Final = re.compile(rf"[{UNSPACED}]++|{_LETTERS}(?:[./\\:@#+-]++{_LETTERS})*+")
 _RUN: Final = re.compile(rf"[{UNSPACED}]")
 _PART: Final = re.compile(rf"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|(?:[^\W\d_A-Za-z]|[{_MARKS}])+")
 _SEGMENTS: Final = re.compile(r"[./\\:@#+-]+")
@@ -75,7 +75,7 @@ def folded(word: str) -> str:
 
 def words_of(text: str) -> list[Word]:
     """Return the words of a text in order. The text is a result of `normal`."""
-    return _ASCII.findall(text) if text.isascii() else [hit[0] for hit in _ANY.finditer(text)]
+    return (_ASCII if text.isascii() else _ANY).findall(text)
 
 
 def places_of(word: Word, text: str) -> Iterator[int]:
