@@ -388,6 +388,19 @@ async def test_index_is_true_whatever_happens(memory: Memory, engine_name: str) 
         await run_sql(store, "INSERT INTO search_index (search_index, rank) VALUES ('integrity-check', 1)")
 
 
+async def test_a_batch_is_one_segment(memory: Memory, engine_name: str) -> None:
+    """All documents of a batch, messages and tasks, are written to FTS5 together, not each as a segment of its own."""
+    if engine_name == "postgres":
+        pytest.skip("PostgreSQL has no FTS5")
+    store = (await memory.open()).store
+    await save_texts(memory, "t", *[f"whale {number}" for number in range(9)])
+    for number in range(9):
+        await add_task(store, RESOURCE, f"harpoon {number}")
+    await memory.resource(RESOURCE).search("whale")
+    assert await run_sql(store, "SELECT COUNT(*) FROM search_docs") == [(18,)]
+    assert await run_sql(store, "SELECT COUNT(DISTINCT segid) FROM search_index_idx") == [(1,)]
+
+
 # ---------------------------------------------------------------- any text is a query
 
 PIECES = (

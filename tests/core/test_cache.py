@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memolog.core.cache import Cache, each_once, grown
+from memolog.core.cache import Cache, Results, each_once, empty_caches, grown
 
 
 class Word:
@@ -110,3 +110,20 @@ def test_many_sequences_grow_in_turn() -> None:
     first[1] = object()
     assert count(first) == len(first)
     assert len(computed) == sum(map(len, sequences)) + len(first)
+
+
+def test_results_are_computed_once() -> None:
+    """A result is kept until there are too many, or until the caches are emptied. That of a long text is not kept."""
+    asked: list[str] = []
+
+    def upper(text: str) -> str:
+        asked.append(text)
+        return text.upper()
+
+    results = Results(upper, 2, longest=3)
+    assert [results[text] for text in ("a", "b", "a", "long", "long")] == ["A", "B", "A", "LONG", "LONG"]
+    assert asked == ["a", "b", "long", "long"]
+    assert [results[text] for text in ("c", "c", "a")] == ["C", "C", "A"]
+    assert asked[4:] == ["c", "a"]
+    empty_caches()
+    assert not results

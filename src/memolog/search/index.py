@@ -146,7 +146,7 @@ def has_words(row: Row, redact: Redact) -> bool:
 
 def line_has_words(row: Row, redact: Redact) -> bool:
     """Return whether an observation is to be indexed. The row must have the columns of `select_lines`, and a version."""
-    return _changed_observation(row, redact).document is not None
+    return _changed_observation(redact, row).document is not None
 
 
 class _Document(NamedTuple):
