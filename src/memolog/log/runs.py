@@ -423,6 +423,6 @@ def observation_values(o: Observation) -> dict[str, object]:
         "category": pack(o.category),
         "text": pack(o.text),
         "verbatim": pack(o.verbatim),
-        "files": dumps(list(o.files)),
+        "files": dumps(list(o.files)) if o.files else "[]",
         "metadata": object_text("The metadata", o.metadata),
     }
