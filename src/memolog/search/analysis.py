@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Final, NamedTuple, cast
 
 from memolog.core.cache import Results
@@ -43,7 +43,7 @@ class Analysed(NamedTuple):
     terms: Sequence[str]
     """Each term once. A term that occurs twice or more is added again with `^`, and one that occurs four times also with `^^`."""
     words: Collection[str]
-    """The distinct words as they are in the text. `stored_words` returns what is stored of them."""
+    """The distinct words as they are in the text. `add_stored_words` adds what is stored of them."""
     length: int
     traits: int
 
@@ -67,9 +67,13 @@ def analyse(text: str) -> Analysed:
     return Analysed(_with_marks(counts), words, len(found), traits)
 
 
-def stored_words(words: Iterable[str]) -> set[str]:
-    """Return the words and the parts of paths and identifiers, all folded. A query such as `auth*` is compared with them."""
-    return set(chain.from_iterable(map(_STORED.__getitem__, words)))
+def add_stored_words(words: Iterable[str], stored: dict[str, tuple[str, ...]]) -> None:
+    """Add to `stored` what is stored of each word: the word and the parts of a path or an identifier, all folded.
+
+    A query such as `auth*` is compared with these.
+    """
+    for word in [word for word in words if word not in stored]:
+        stored[word] = _STORED[word]
 
 
 class _Terms(NamedTuple):

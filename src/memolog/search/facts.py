@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
-from memolog.search.analysis import Redact, analyse, stored_words
+from memolog.search.analysis import Redact, add_stored_words, analyse
 from memolog.search.query import Query, Wish
 from memolog.search.snippets import contains_phrases
 from memolog.text.words import STOP_WORDS
@@ -122,7 +123,9 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
 
 def _words(text: str) -> tuple[frozenset[str], AbstractSet[str]]:
     analysed = analyse(text)
-    return frozenset(analysed.terms), stored_words(analysed.words)
+    stored: dict[str, tuple[str, ...]] = {}
+    add_stored_words(analysed.words, stored)
+    return frozenset(analysed.terms), frozenset(chain.from_iterable(stored.values()))
 
 
 def _occurs(wish: Wish, words: tuple[frozenset[str], AbstractSet[str]]) -> bool:

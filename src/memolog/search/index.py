@@ -7,9 +7,10 @@ read, so that two processes do not index the same rows twice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from memolog.core.exact_json import loads, unpack
@@ -19,13 +20,15 @@ from memolog.core.reports import Forgotten
 from memolog.db.engine import Calls, Engine
 from memolog.db.queries import Row, Script, load_queries, padded
 from memolog.db.scope import check_ids, chunks
-from memolog.search.analysis import Analysed, Redact, analyse, kind_of, stored_words, text_of_parts, text_of_task
+from memolog.search.analysis import Analysed, Redact, add_stored_words, analyse, kind_of, text_of_parts, text_of_task
 from memolog.search.bm25 import OBSERVATION, TASK, fits, key_of_message, key_of_other
 from memolog.text.words import folded, grams, normal, words_of
 
 reindex_queries = load_queries("search/reindex")
 q = load_queries("search/search")
 Values: TypeAlias = dict[str, Any]
+StoredWords: TypeAlias = dict[str, tuple[str, ...]]
+"""What is stored of each word of a batch. It is made by the analysis, so that the transaction is short."""
 T = TypeVar("T")
 # The maximum rows of one batch, so that other writers wait only for a short time.
 _BATCH = 64
@@ -73,9 +76,10 @@ class Indexing(Calls):
         unread = await self.engine.read(lambda: _reading_waiting(resource, rows))
         if not unread:
             return None
-        stretches, changed, cost = await _analysed(unread, redact)
+        stored: StoredWords = {}
+        stretches, changed, cost = await _analysed(unread, redact, stored)
         added = await self.engine.write(
-            lambda: _writing(resource, stretches, changed), name="search.index", brief=cost <= _BRIEF_COST
+            lambda: _writing(resource, stretches, changed, stored), name="search.index", brief=cost <= _BRIEF_COST
         )
         return IndexedBatch(cost=cost, added=added)
 
@@ -141,7 +145,7 @@ def resetting_index(resource: str) -> Script[None]:
 
 def has_words(row: Row, redact: Redact) -> bool:
     """Return whether a message is to be indexed. The row must have the columns of `select_texts`."""
-    return _message(redact, row) is not None
+    return _message(redact, {}, row) is not None
 
 
 def line_has_words(row: Row, redact: Redact) -> bool:
@@ -221,17 +225,21 @@ def _reading_threads(resource: str, left: int) -> Script[Sequence[_Stretch]]:
     return found
 
 
-async def _analysed(unread: _Unread, redact: Redact) -> tuple[list[_Stretch], Sequence[_Changed], int]:
-    """Return the documents of the rows, and the cost of these rows."""
+async def _analysed(
+    unread: _Unread, redact: Redact, stored: StoredWords
+) -> tuple[list[_Stretch], Sequence[_Changed], int]:
+    """Return the documents of the rows, and the cost of these rows. Add what is stored of their words to `stored`."""
     slices = _Slices()
     stretches = [
-        stretch._replace(found=[one for one in await slices.map(partial(_message, redact), stretch.found) if one])
+        stretch._replace(
+            found=[one for one in await slices.map(partial(_message, redact, stored), stretch.found) if one]
+        )
         for stretch in unread.threads
     ]
     changed = (
-        *await slices.map(partial(_changed_message, redact), unread.messages),
-        *await slices.map(partial(_changed_observation, redact), unread.observations),
-        *await slices.map(partial(_changed_task, redact, unread.labels), unread.tasks),
+        *await slices.map(partial(_changed_message, redact, stored), unread.messages),
+        *await slices.map(partial(_changed_observation, redact, stored), unread.observations),
+        *await slices.map(partial(_changed_task, redact, stored, unread.labels), unread.tasks),
     )
     return stretches, changed, slices.cost
 
@@ -261,7 +269,7 @@ class _Slices:
         return found
 
 
-def _message(redact: Redact, row: Row) -> _Document | None:
+def _message(redact: Redact, stored: StoredWords, row: Row) -> _Document | None:
     if row.state != "live" or row.own or not fits(row.thread_pk, row.seq):
         return None
     parts = parts_from_json(row.parts)
@@ -269,6 +277,7 @@ def _message(redact: Redact, row: Row) -> _Document | None:
     if not analysed.terms:
         return None
     kind = kind_of(row.role, parts)
+    add_stored_words(analysed.words, stored)
     return _document(
         analysed,
         level=row.level,
@@ -301,7 +310,7 @@ def _document(analysed: Analysed, level: int = 0, **values: Any) -> _Document:
     return _Document(values=values, words=analysed.words, level=level)
 
 
-def _changed_message(redact: Redact, row: Row) -> _Changed:
+def _changed_message(redact: Redact, stored: StoredWords, row: Row) -> _Changed:
     # The last eight bits of a key are the length and the class, which may have changed.
     first = key_of_message(row.thread_pk, row.seq, 0, 0)
     return _Changed(
@@ -310,30 +319,33 @@ def _changed_message(redact: Redact, row: Row) -> _Changed:
         version=row.version,
         first=first,
         last=first + 255,
-        document=_message(redact, row),
+        document=_message(redact, stored, row),
     )
 
 
-def _changed_observation(redact: Redact, row: Row) -> _Changed:
+def _changed_observation(redact: Redact, stored: StoredWords, row: Row) -> _Changed:
     text = ""
     if row.state in _FOUND_OBSERVATIONS:
         texts = (unpack(row.text) or "", unpack(row.verbatim) or "", *map(str, loads(row.files)))
         text = redact("\n".join(filter(None, texts)))
     source = "reflection" if row.kind == "reflection" else "observation"
-    return _changed_other(OBSERVATION, row, (), text, source=source, thread_pk=row.thread_pk, at=row.at)
+    return _changed_other(OBSERVATION, stored, row, (), text, source=source, thread_pk=row.thread_pk, at=row.at)
 
 
-def _changed_task(redact: Redact, labels: Iterable[Row], row: Row) -> _Changed:
+def _changed_task(redact: Redact, stored: StoredWords, labels: Iterable[Row], row: Row) -> _Changed:
     packed = _labels(labels, row.pk)
     named = [unpack(label) or "" for label in packed]
     text = text_of_task(unpack(row.title) or "", unpack(row.description) or "", unpack(row.summary), named)
-    return _changed_other(TASK, row, (packed,), redact(text), source="task", thread_pk=None, at=row.created_at)
+    return _changed_other(TASK, stored, row, (packed,), redact(text), source="task", thread_pk=None, at=row.created_at)
 
 
-def _changed_other(kind: int, row: Row, more: tuple[object, ...], text: str, **values: Any) -> _Changed:
+def _changed_other(
+    kind: int, stored: StoredWords, row: Row, more: tuple[object, ...], text: str, **values: Any
+) -> _Changed:
     """Return a changed observation or task. `more` are values besides the row from which the text was taken."""
     document, analysed = None, analyse(text)
     if analysed.terms:
+        add_stored_words(analysed.words, stored)
         key = key_of_other(row.pk, analysed.length, kind)
         document = _document(analysed, doc=key, source_pk=row.pk, kind=kind, speaker=None, **values)
     last = key_of_other(row.pk, 0, kind)
@@ -353,7 +365,9 @@ def _labels(labels: Iterable[Row], pk: int) -> tuple[str, ...]:
     return tuple(row.label for row in labels if row.task_pk == pk)
 
 
-def _writing(resource: str, stretches: Iterable[_Stretch], changed: Iterable[_Changed]) -> Script[bool]:
+def _writing(
+    resource: str, stretches: Iterable[_Stretch], changed: Iterable[_Changed], stored: Mapping[str, tuple[str, ...]]
+) -> Script[bool]:
     """Write a batch. Return whether any of its rows still waited."""
     is_new = False
     scope_pk = yield from taking_index(resource)
@@ -377,7 +391,7 @@ def _writing(resource: str, stretches: Iterable[_Stretch], changed: Iterable[_Ch
             yield q.add_counts(docs=docs)
             yield q.add_stats(docs=docs)
             yield q.add_lengths(docs=docs)
-        yield from _writing_words(scope_pk, documents)
+        yield from _writing_words(scope_pk, documents, stored)
     return is_new
 
 
@@ -454,8 +468,11 @@ def _scoped(values: Values, scope_pk: int) -> Values:
     return {**values, "scope_pk": scope_pk, "terms": mark + f"' {mark}".join(values["terms"]) + "'"}
 
 
-def _writing_words(scope_pk: int, documents: Sequence[_Document]) -> Script[None]:
-    words = list(stored_words(set[str]().union(*(document.words for document in documents))))
+def _writing_words(
+    scope_pk: int, documents: Sequence[_Document], stored: Mapping[str, tuple[str, ...]]
+) -> Script[None]:
+    found = set[str]().union(*(document.words for document in documents))
+    words = list(set(chain.from_iterable(map(stored.__getitem__, found))))
     new: set[str] = set()
     for chunk in chunks(words, _WORDS_A_QUERY):
         new.update(row.word for row in (yield q.new_words(scope_pk=scope_pk, words=padded(chunk))))
