@@ -28,7 +28,7 @@ from memolog.db.sqlite import SqliteEngine
 from memolog.errors import EmptyId, InputError, MemologError
 from memolog.events import TitleChanged
 from memolog.log.runs import NewRun, RunClaim, RunResult
-from memolog.log.snapshot import OtherLimits
+from memolog.log.snapshot import GroupRow, OtherLimits
 from memolog.log.store import Rendered
 from memolog.search.bm25 import TASK, key_of_message, key_of_other
 from memolog.search.query import parse
@@ -208,6 +208,7 @@ async def observe(store: Store) -> None:
 
 # A good value for each parameter without a default, and for each that is an id.
 GOOD: Final[dict[str, object]] = {
+    "choose": list[GroupRow],
     "resource": "alice",
     "thread": "secret",
     "threads": ["secret"],
