@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
+from math import fsum
 from typing import Final, Required, TypedDict, TypeVar, Unpack, cast
 
 from memolog.core.deadline import at_once
@@ -399,7 +400,8 @@ def lines_to_condense(
     for line in new:
         said.update(content_words(line.text))
         yield
-    near = [sum(1 / counts[word] for word in several & said) for several in words]
+    # The sum of a set must not depend on the order of the set, which differs between processes.
+    near = [fsum(1 / counts[word] for word in several & said) for several in words]
     room = _RELATED * sum(line.tokens for line in new)
     for place in sorted(range(len(old)), key=near.__getitem__, reverse=True):
         room -= sum(line.tokens for line in old[place])
