@@ -749,11 +749,11 @@ def _observations(rows: _ObservationRows) -> Generator[None, None, tuple[Observa
 
 def sources_by_line(rows: Sequence[Row]) -> dict[str, tuple[Source, ...]]:
     """Return the sources of observations, by the id of the observation."""
-    sources: dict[str, tuple[Source, ...]] = {}
+    sources: dict[str, list[Source]] = {}
     for row in rows:
         source = Source(thread=row.thread, span=Span(first=row.first_seq, last=row.last_seq))
-        sources[row.observation] = (*sources.get(row.observation, ()), source)
-    return sources
+        sources.setdefault(row.observation, []).append(source)
+    return {name: tuple(several) for name, several in sources.items()}
 
 
 def reading_plans(
