@@ -49,6 +49,10 @@ async def test_nothing_is_found_on_a_healthy_database(memory: Memory, clock: Fak
     await memory.thread("a", resource="alice").restore(0)
     await memory.thread("a", resource="alice").clone("copy")
     await memory.resource("alice").merge()
+    # A line without a word has no document.
+    await memory.resource("alice").edit_observation(line.id, "👍")
+    await memory.resource("alice").index()
+    assert told(await memory.doctor()) == []
     clock.advance(days=1)
     await live(memory, clock, "carol", threads=("x",), turns=6)
     assert told(await memory.doctor()) == []

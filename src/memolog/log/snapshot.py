@@ -113,6 +113,13 @@ class LogHead:
     """The versions of the working memory at the start of the generation, as JSON."""
     run_changes: int = 0
     """How many increments of `version` did not change the active groups."""
+    appends: int = 0
+    """How many increments of `version` only added active groups at the end."""
+
+    @property
+    def rewrites(self) -> int:
+        """Return how many increments of `version` may have changed active groups."""
+        return self.version - self.run_changes - self.appends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,10 +234,9 @@ class _NewestOf(NamedTuple):
 
 
 class _Groups(NamedTuple):
-    """The groups of a log. `changes` counts the versions of the log that changed its groups."""
+    """The groups of a log, as of one version of it."""
 
-    changes: int
-    generation: int
+    log: LogHead
     groups: tuple[GroupRow, ...]
 
 
@@ -280,18 +286,20 @@ class MemoryCache:
     def groups(self, log: LogHead) -> tuple[tuple[GroupRow, ...], bool]:
         """Return the cached groups of a log, and whether they are all of them.
 
-        Within a generation, groups are only added at the end, and their texts do not change. Every change of a log increments its
-        version. `run_changes` counts the increments that did not change the groups.
+        Every change of a log increments its version. If no increment since then may have changed groups, the cached ones are
+        still the first groups of the log. An imported log has the id of the exported one, but a key of its own.
         """
         cached = self._groups.get(log.id)
-        if cached is None or cached.generation != log.generation:
+        if cached is None:
             return (), False
-        return cached.groups, cached.changes == log.version - log.run_changes
+        old = cached.log
+        if (old.pk, old.generation, old.rewrites) != (log.pk, log.generation, log.rewrites):
+            return (), False
+        return cached.groups, old.appends == log.appends
 
     def keep_groups(self, log: LogHead, groups: tuple[GroupRow, ...]) -> None:
         """Cache the groups of a log."""
-        kept = _Groups(log.version - log.run_changes, log.generation, groups)
-        self._groups.put(log.id, kept, weight=sum(group.tokens for group in groups))
+        self._groups.put(log.id, _Groups(log, groups), weight=sum(group.tokens for group in groups))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

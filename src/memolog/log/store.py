@@ -411,7 +411,7 @@ class Logs(TimedCalls):
         check_ids(resource=resource)
         at = to_micros(now)
         yield from _lock_threads(resource, log_pk, version, [group.id for group in groups])
-        generation = yield from _take(log_pk, version)
+        generation = yield from _take(log_pk, version, appends=True)
         return (yield from _activate_all(log_pk, generation, groups, at))
 
     @writes("logs.activate_reflection")
@@ -564,8 +564,9 @@ def _lock_threads(
     yield threads.lock_key.many([{"thread_pk": pk} for pk in sorted(keys)])
 
 
-def _take(log_pk: int, version: int) -> Script[int]:
-    rows = yield q.take_version(log_pk=log_pk, version=version)
+def _take(log_pk: int, version: int, *, appends: bool = False) -> Script[int]:
+    take = q.take_version_to_append if appends else q.take_version
+    rows = yield take(log_pk=log_pk, version=version)
     if not rows:
         raise Conflict("The log has changed since it was read.", then="Read it again and decide again.")
     return rows[0].generation

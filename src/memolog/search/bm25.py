@@ -271,9 +271,9 @@ class Sums:
         return len(set[int]().union(self.own, *(posting.keys for posting, _ in self.passed)))
 
     def best_with(self, postings: Sequence[Posting], count: int) -> list[int]:
-        """Return at most `count` keys with the highest scores, if the documents of these further terms are hits too.
+        """Add documents of further terms as hits, and return at most `count` keys with the highest scores.
 
-        The terms are not counted in the scores of the keys that are returned. The caller adds them with all their documents.
+        The terms do not count yet in the scores of the returned keys. The caller adds them there with all their documents.
         """
         if not postings:
             return self.best(count)

@@ -149,8 +149,8 @@ def has_words(row: Row, redact: Redact) -> bool:
 
 
 def line_has_words(row: Row, redact: Redact) -> bool:
-    """Return whether an observation is to be indexed. The row must have the columns of `select_lines`, and a version."""
-    return _changed_observation(redact, row).document is not None
+    """Return whether an observation is to be indexed. The row must have the columns of `observations_queued`."""
+    return _changed_observation(redact, {}, row).document is not None
 
 
 class _Document(NamedTuple):

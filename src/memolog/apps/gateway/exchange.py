@@ -251,7 +251,10 @@ class Exchange:
         self.response.set_result(_with_headers(Response(body, status), headers))
 
     async def _stream(self, turn: Turn, remembered: Remembered, answer: httpx.Response) -> None:
-        """Pass the stream on. The answer is saved before the last event is sent, because the next request may follow at once."""
+        """Pass the stream on. The answer is saved before the last event is sent, because the next request may follow at once.
+
+        If the provider has no last event, the answer is saved when the connection ends.
+        """
         try:
             chunks = self._read(turn, remembered, answer)
             async for chunk in whole_events(

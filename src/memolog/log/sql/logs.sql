@@ -1,7 +1,7 @@
 -- find_log --
 -- The log of a thread or, for thread_pk 0, the log that the threads of a resource share.
 SELECT l.pk, l.id, l.version, l.generation, l.failures, l.retry_at, l.last_success_at, l.last_error_at, l.last_error,
-  g.tokens_after, g.working_memory, l.run_changes,
+  g.tokens_after, g.working_memory, l.run_changes, l.appends,
   (SELECT r.inputs FROM runs r WHERE r.log_pk = l.pk AND r.status = 'abandoned' AND r.kind = 'reflect' AND r.error IS NOT NULL
     ORDER BY r.pk DESC LIMIT 1) AS abandoned
 FROM logs l JOIN generations g ON g.log_pk = l.pk AND g.number = l.generation
@@ -25,7 +25,7 @@ RETURNING number, kind, created_at, restored_from, tokens_before, tokens_after, 
 -- be, because most threads have none of them. The condition of `may_differ` is that of an index; see `other_heads`.
 SELECT t.pk, t.last_seq, t.current_task, t.suggested_response, t.hinted_title, t.hinted_at, t.hinted_seq, t.last_request_at,
   t.last_model, t.overrides, t.title, t.created_at, b.last_handle, l.pk AS log_pk, l.id AS log_id, l.version, l.generation,
-  l.failures, l.retry_at, l.last_success_at, l.last_error_at, l.last_error, g.tokens_after, g.working_memory, l.run_changes,
+  l.failures, l.retry_at, l.last_success_at, l.last_error_at, l.last_error, g.tokens_after, g.working_memory, l.run_changes, l.appends,
   (SELECT r.inputs FROM runs r WHERE r.log_pk = l.pk AND r.status = 'abandoned' AND r.kind = 'reflect' AND r.error IS NOT NULL
     ORDER BY r.pk DESC LIMIT 1) AS abandoned,
   c.seq AS cursor_seq, c.alias, m.created_at AS covered_at,
@@ -192,6 +192,11 @@ SELECT 1 FROM logs WHERE pk = :log_pk AND version = :version AND (CAST(:resource
 -- take_version --
 -- Compare and swap. No row is returned if the log has changed; then the caller reads it and decides again.
 UPDATE logs SET version = version + 1 WHERE pk = :log_pk AND version = :version
+RETURNING generation
+
+-- take_version_to_append --
+-- The same for a change that only adds groups at the end of the log.
+UPDATE logs SET version = version + 1, appends = appends + 1 WHERE pk = :log_pk AND version = :version
 RETURNING generation
 
 -- touch_version --
@@ -517,7 +522,7 @@ SELECT pk FROM logs WHERE pk = :log_pk AND resource = :resource
 
 -- log_state --
 -- What shows whether the cached groups of a log are still those of the database.
-SELECT pk, id, version, generation, run_changes FROM logs WHERE pk = :log_pk AND resource = :resource
+SELECT pk, id, version, generation, run_changes, appends FROM logs WHERE pk = :log_pk AND resource = :resource
 
 -- shared_aliases --
 -- The aliases of threads in a shared log.
