@@ -297,6 +297,12 @@ class MemoryCache:
             return (), False
         return cached.groups, old.appends == log.appends
 
+    def known_groups(self, log: LogHead, groups: Iterable[GroupRow]) -> Iterable[GroupRow]:
+        """Replace groups by equal ones that are cached, because other caches use a group as their key."""
+        cached = self._groups.get(log.id)
+        known = {group.pk: group for group in cached.groups} if cached else {}
+        return [known[group.pk] if known.get(group.pk) == group else group for group in groups]
+
     def keep_groups(self, log: LogHead, groups: tuple[GroupRow, ...]) -> None:
         """Cache the groups of a log."""
         self._groups.put(log.id, _Groups(log, groups), weight=sum(group.tokens for group in groups))
@@ -434,8 +440,7 @@ def reading_snapshot(
     known = cache.tails.get(_tail_key(log, head)) or {}
     most = None if limit is None else limit(sum(group.tokens for group in groups)) - _MARK_TOKENS
     # `may_differ` is about the messages after the cursor. With `newest`, earlier messages are read too.
-    may_differ = newest is not None or bool(row.may_differ)
-    known_tail = _KnownTail(known, may_differ)
+    known_tail = _KnownTail(known, may_differ=newest is not None or bool(row.may_differ))
     tail, known, shown_from = yield from _reading_own_tail(head, cursor, known_tail, newest, most, unseen)
     after = cursor if activates else _end_of_buffered(cursor, thread, buffered)
     backlog = yield from _reading_backlog(head, shown_from, after, decides=others is True)
@@ -558,7 +563,7 @@ def reading_groups(log: LogHead, cache: MemoryCache) -> Script[tuple[GroupRow, .
         return groups
     after = groups[-1].position if groups else 0
     rows = yield q.newer_groups(log_pk=log.pk, generation=log.generation, after=after)
-    return (*groups, *map(group_row, rows))
+    return (*groups, *cache.known_groups(log, map(group_row, rows)))
 
 
 def reading_tail(
