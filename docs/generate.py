@@ -57,7 +57,7 @@ def configuration_page() -> str:
         "Settings of the whole database (models, durability, the pool) are refused in both.",
         "",
         "The environment variable of a setting is `MEMOLOG_` and its name in capitals, with `_` for the dot:",
-        "`MEMOLOG_OBSERVATION_DEADLINE=10s`.",
+        "`MEMOLOG_OBSERVATION_DEADLINE=10s`. An empty variable counts as not set.",
     ]
     for section, title in SECTIONS.items():
         lines += [

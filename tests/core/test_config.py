@@ -466,14 +466,22 @@ def test_texts_of_variables(variable: str, text: str, name: str, value: object) 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        *(("LAST_MESSAGES", text) for text in ("", "  ", "30,000", "3e4", "nan", "inf", "1" * 5_000, "30k")),
+        *(("LAST_MESSAGES", text) for text in ("30,000", "3e4", "nan", "inf", "1" * 5_000, "30k")),
         # A number that is out of range does not switch anything off by accident.
         *(("OBSERVATION_BUFFER_TOKENS", "0"), ("ACTIVATE_AFTER_IDLE", "0")),
     ],
 )
 def test_texts_that_are_no_number(name: str, text: str) -> None:
-    """An empty variable is a mistake too, not a wish for the default."""
+    """A number that cannot be read, or is out of range, is refused with the name of its variable."""
     assert f"(from MEMOLOG_{name}) is not" in refusal(lambda: Config.from_environment({f"MEMOLOG_{name}": text}))
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_an_empty_variable_is_not_set(text: str) -> None:
+    """It gives no value, whatever the kind of its setting, and leaves the value of the file."""
+    empty = dict.fromkeys((item.environment for item in settings()), text)
+    assert Config.from_environment(empty).named == set()
+    assert Config.load(toml=None, environment=empty) == Config()
 
 
 def test_durations_in_files_may_have_a_unit() -> None:

@@ -74,9 +74,13 @@ def read_toml(path: Path, known: KnownSettings) -> Reading:
 
 
 def read_environment(given: Mapping[str, str], known: KnownSettings) -> Reading:
-    """Read the variables that begin with MEMOLOG_."""
+    """Read the variables that begin with MEMOLOG_. An empty variable counts as not set."""
     by_variable = {setting.environment: setting for setting in known.values()}
-    ours = sorted(name for name in map(str, given) if name.startswith(PREFIX) and name not in RESERVED_VARIABLES)
+    ours = sorted(
+        str(name)
+        for name, text in given.items()
+        if str(name).startswith(PREFIX) and name not in RESERVED_VARIABLES and str(text).strip()
+    )
     entries = (
         (name, setting, given[name], f" (from {name})" if setting else " (in the environment)")
         for name in ours
@@ -137,6 +141,4 @@ def _unknown(name: str, where: str, known: Iterable[str]) -> str:
 
 
 def _parsed(kind: SettingKind, text: object) -> object:
-    if not isinstance(text, str) or not text.strip():
-        return _REFUSED
-    return kind.read(text.strip())
+    return kind.read(text.strip()) if isinstance(text, str) else _REFUSED
