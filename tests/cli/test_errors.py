@@ -233,6 +233,16 @@ def test_variables_stand_for_options(folder: Path, monkeypatch: pytest.MonkeyPat
     assert run("status", "--json").document["messages"]["limit"] == 1234
 
 
+@pytest.mark.parametrize("text", ["background = 'bogus'", "background = ", "bakground = 'loop'"])
+def test_refused_settings_are_told_with_the_next_step(text: str, folder: Path) -> None:
+    """A wrong value, a wrong name and a file that is no TOML name the place and say what to do."""
+    (folder / "settings.toml").write_text(text)
+    done = run("doctor", "--config", "settings.toml")
+    assert done.code == 3
+    assert "settings.toml" in done.err
+    assert "Next: Correct it in the file" in done.err
+
+
 def test_no_verb_shows_a_password(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Verbs print the address of the database without its password."""
     call = Call(address="postgresql://mira:s3cret@db.example/memory", config=Config(), as_json=False)

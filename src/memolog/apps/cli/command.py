@@ -22,7 +22,7 @@ import typer
 
 from memolog.apps.cli import output
 from memolog.core.clock import SystemClock
-from memolog.errors import Conflict, InputError, MemologError, NotFound, StoreBusy, StoreUnavailable
+from memolog.errors import ConfigError, Conflict, InputError, MemologError, NotFound, StoreBusy, StoreUnavailable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -44,8 +44,23 @@ _DAYS: Final = {"yesterday": -1, "today": 0, "tomorrow": 1, "last week": -7, "ne
 _WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
+_CORRECT_SETTINGS: Final = (
+    "Correct it in the file or the variable that is named, or remove it there to use the default."
+)
+
+
 def _settings_file(named: str | None) -> str | None:
     return named or (_SETTINGS_FILE if Path(_SETTINGS_FILE).is_file() else None)
+
+
+def _config_of(file: str | None) -> "Config":
+    """Return the settings of the file and of the environment. A refusal says where to correct them."""
+    from memolog.core.config import Config
+
+    try:
+        return Config.load(toml=file, environment=os.environ)
+    except ConfigError as error:
+        raise ConfigError(error.what, why=error.why, then=error.then or _CORRECT_SETTINGS) from None
 
 
 def chosen_address(named: str | None, *, installed: bool = True) -> str:
@@ -516,13 +531,11 @@ def _perform(
     try:
         import asyncio
 
-        from memolog.core.config import Config
-
         address = chosen_address(given.pop("db"), installed=installed) if needs != "nothing" else ""
         file = _settings_file(given.pop("config_named"))
         if writes == "if allowed" and not given.get("repair") and not _is_writable(address):
             settings = {**settings, "read_only": True}
-        config = Config.load(toml=file, environment=os.environ).with_overrides(settings)
+        config = _config_of(file).with_overrides(settings)
         call = Call(address=address, config=config, settings_file=file, as_json=as_json, work=under_way)
         answer = asyncio.run(_answer(work, call, needs, writes=writes, makes=makes, given=given))
     except MemologError as error:
