@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from kit.talk import hold, listen, stored_texts
-from memolog import AssistantMessage, Config, InputError, Memory, StoreError, UserMessage
+from memolog import AssistantMessage, Config, ConfigError, InputError, Memory, StoreError, UserMessage
 from memolog.db.postgres import PostgresEngine
 from memolog.db.postgres_address import PostgresOptions
 from memolog.db.queries import Script
@@ -144,3 +144,10 @@ async def test_what_a_person_must_mend_is_raised(clock: FakeClock) -> None:
             await turn.prepare(1)  # pyright: ignore[reportArgumentType]
     with pytest.raises(StoreError):
         await say(Memory("/nowhere/at/all/memolog.db", clock=clock), "one")
+
+
+@pytest.mark.parametrize("parameter", ["foo=bar", "work_mem=much", "block_size=1"])
+async def test_a_parameter_that_the_server_refuses(postgres_url: str, parameter: str) -> None:
+    """A mistake in the address is reported as one, with the place to look at."""
+    with pytest.raises(ConfigError, match=r"PostgreSQL says: .*Check the parameters after the `\?` of the address\."):
+        await PostgresEngine(f"{postgres_url}&{parameter}").start()

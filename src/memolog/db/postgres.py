@@ -61,6 +61,8 @@ _RACES = (
 # A prepared statement does not exist, or another client has prepared one of that name: only a transaction pooler causes this.
 _POOLED = (pg.InvalidSQLStatementNameError, pg.DuplicatePreparedStatementError)
 _REFUSED_SETTINGS = (pg.ProtocolViolationError, pg.FeatureNotSupportedError)
+# An unknown parameter of the address is sent to the server as a setting. With these errors the server refuses its name or value.
+_WRONG_PARAMETER = (pg.UndefinedObjectError, pg.InvalidParameterValueError, pg.CantChangeRuntimeParamError)
 # For these errors of the server, `_mapped` reports that the server cannot be reached. Other errors of the server that `_mapped`
 # does not know mean that the server refused the operation.
 _UNREACHABLE = (
@@ -148,6 +150,12 @@ class PostgresEngine(Engine):
         except _REFUSED_SETTINGS:
             return True
         try:
+        except _WRONG_PARAMETER as error:
+            raise ConfigError(
+                f"The server refused a parameter of the address {self.name}.",
+                why=f"PostgreSQL says: {error}.",
+                then="Check the parameters after the `?` of the address.",
+            ) from error
             # In one transaction a pooler uses one server process, so both values come from the same process.
             async with connection.transaction():
                 row = await connection.fetchrow("SELECT pg_backend_pid(), current_setting('search_path')")
