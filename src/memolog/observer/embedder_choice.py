@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pydantic_ai.embeddings import EmbeddingResult
 
 _FASTEMBED: Final = "fastembed:"
-_WORDS_ONLY: Final = "Until then search finds words only, unless `strict` is set."
+_WORDS_ONLY: Final = "Until then search finds words only. A worker, or a memory with `strict`, does not start instead."
 _ATTEMPT_SECONDS: Final = 30.0
 _COUNTER: Final = HeuristicCounter()
 

@@ -47,7 +47,9 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model as Client
     from pydantic_ai.models import StreamedResponse
 
-_STAND_IN: Final = "Until then the embedded observer is used, unless `strict` is set."
+_STAND_IN: Final = (
+    "Until then the embedded observer is used. A worker, or a memory with `strict`, does not start instead."
+)
 _INSTALL: Final = 'Run: pip install "memolog[llm]". '
 _SHOWN: Final = 300  # maximum characters of a provider's message in an error
 _VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
