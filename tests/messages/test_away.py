@@ -1,5 +1,6 @@
 """A database that cannot be reached when the first turn begins: the agent goes on, and what was said is saved later."""
 
+import logging
 import socket
 
 import pytest
@@ -151,3 +152,11 @@ async def test_a_parameter_that_the_server_refuses(postgres_url: str, parameter:
     """A mistake in the address is reported as one, with the place to look at."""
     with pytest.raises(ConfigError, match=r"PostgreSQL says: .*Check the parameters after the `\?` of the address\."):
         await PostgresEngine(f"{postgres_url}&{parameter}").start()
+
+
+def test_the_driver_does_not_report_a_server_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    """Of the log of its pool only the line about attempts to connect again is hidden."""
+    log = logging.getLogger("asyncpg.pool")
+    log.warning("Failed to restore the pool connection floor; retrying")
+    log.warning("another line")
+    assert [record.getMessage() for record in caplog.records] == ["another line"]

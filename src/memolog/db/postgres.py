@@ -7,6 +7,7 @@ exist or exists already.
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -60,9 +61,9 @@ _RACES = (
 )
 # A prepared statement does not exist, or another client has prepared one of that name: only a transaction pooler causes this.
 _POOLED = (pg.InvalidSQLStatementNameError, pg.DuplicatePreparedStatementError)
-_REFUSED_SETTINGS = (pg.ProtocolViolationError, pg.FeatureNotSupportedError)
 # An unknown parameter of the address is sent to the server as a setting. With these errors the server refuses its name or value.
 _WRONG_PARAMETER = (pg.UndefinedObjectError, pg.InvalidParameterValueError, pg.CantChangeRuntimeParamError)
+_REFUSED_SETTINGS = (pg.ProtocolViolationError, pg.FeatureNotSupportedError)
 # For these errors of the server, `_mapped` reports that the server cannot be reached. Other errors of the server that `_mapped`
 # does not know mean that the server refused the operation.
 _UNREACHABLE = (
@@ -87,6 +88,15 @@ _QUEUE_PARTS = frozenset(
         "procrastinate_retry_job_v2",
     }
 )
+
+
+def _is_not_about_the_pool_floor(record: logging.LogRecord) -> bool:
+    """Return whether a line of asyncpg's log is shown. Memolog itself reports a server that cannot be reached."""
+    return not str(record.msg).startswith("Failed to restore the pool connection floor")
+
+
+# While a server is away, asyncpg writes this line with a traceback at each try to connect.
+logging.getLogger("asyncpg.pool").addFilter(_is_not_about_the_pool_floor)
 
 
 class _LostRace(Exception):
@@ -140,6 +150,12 @@ class PostgresEngine(Engine):
             )
         except (MemologError, pg.TooManyConnectionsError):
             raise
+        except _WRONG_PARAMETER as error:
+            raise ConfigError(
+                f"The server refused a parameter of the address {self.name}.",
+                why=f"PostgreSQL says: {error}.",
+                then="Check the parameters after the `?` of the address.",
+            ) from error
         except Exception as error:
             raise self._mapped(error) from error
 
@@ -150,12 +166,6 @@ class PostgresEngine(Engine):
         except _REFUSED_SETTINGS:
             return True
         try:
-        except _WRONG_PARAMETER as error:
-            raise ConfigError(
-                f"The server refused a parameter of the address {self.name}.",
-                why=f"PostgreSQL says: {error}.",
-                then="Check the parameters after the `?` of the address.",
-            ) from error
             # In one transaction a pooler uses one server process, so both values come from the same process.
             async with connection.transaction():
                 row = await connection.fetchrow("SELECT pg_backend_pid(), current_setting('search_path')")
