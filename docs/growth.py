@@ -109,6 +109,12 @@ def main() -> None:
     parser.add_argument("--core", type=float, default=prices.core_month, help="dollars for a core a month")
     parser.add_argument("--tokens", type=float, default=prices.million_tokens, help="dollars for a million tokens")
     given = parser.parse_args()
+    for name in ("resources", "messages", "months"):
+        if not 0 < getattr(given, name) < float("inf"):
+            parser.error(f"--{name} must be a number above 0")
+    for name in ("gigabyte", "core", "tokens"):
+        if not 0 <= getattr(given, name) < float("inf"):
+            parser.error(f"--{name} must be a number from 0")
     prices = Prices(gigabyte_month=given.gigabyte, core_month=given.core, million_tokens=given.tokens)
     print(table([growth(given.resources, given.messages, months=given.months, prices=prices)]))
 

@@ -62,6 +62,31 @@ def test_the_command_of_the_page(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert float(dear[8].strip("$").replace(",", "")) == 2 * float(plain[8].strip("$").replace(",", ""))
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--months=0",
+        "--months=nan",
+        "--months=inf",
+        "--resources=-1",
+        "--resources=0",
+        "--messages=0",
+        "--core=-1",
+        "--tokens=nan",
+    ],
+)
+def test_numbers_that_make_no_sense(
+    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are refused with the name of their option."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    module: Any = importlib.import_module("growth")
+    monkeypatch.setattr("sys.argv", ["growth.py", option])
+    with pytest.raises(SystemExit):
+        module.main()
+    assert f"{option.partition('=')[0]} must be a number" in capsys.readouterr().err
+
+
 def test_the_model_grows_with_the_number_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten times as many resources, or a tenth of the time, need ten times as much."""
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
