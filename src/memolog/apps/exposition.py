@@ -87,7 +87,7 @@ def _waiting(measures: Measures) -> Iterable[Metric]:
         backlog.add_metric([kind], count)
     yield backlog
     age = 0.0 if measures.oldest_at is None else (measures.at - measures.oldest_at).total_seconds()
-    text = "Age of the oldest message that waits to be observed; 0 if none waits."
+    text = "Age of the oldest message that is not observed yet, even if it is not due; 0 if there is none."
     yield GaugeMetricFamily("memolog_oldest_unobserved_message_age_seconds", text, value=max(0.0, age))
     runs = GaugeMetricFamily("memolog_open_runs", "Runs without a result.", labels=["kind", "state"])
     for (kind, state), count in measures.runs.items():
