@@ -1,6 +1,7 @@
 """Mistakes of users are reported with what, why and next, with the right exit code, and without a traceback."""
 
 import asyncio
+import importlib
 import json
 import os
 import re
@@ -241,6 +242,26 @@ def test_refused_settings_are_told_with_the_next_step(text: str, folder: Path) -
     assert done.code == 3
     assert "settings.toml" in done.err
     assert "Next: Correct it in the file" in done.err
+
+
+@pytest.mark.parametrize(
+    ("package", "missing", "words"),
+    [
+        ("gateway", ["httpx"], "httpx, which is not installed."),
+        ("gateway", ["httpx", "starlette"], "httpx and starlette, which are not installed."),
+        ("ui", ["jinja2"], "jinja2, which is not installed."),
+        ("ui", ["starlette", "jinja2"], "starlette and jinja2, which are not installed."),
+    ],
+)
+def test_missing_packages_are_named(
+    package: str, missing: list[str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sentence is right for one package and for several."""
+    module = importlib.import_module(f"memolog.apps.{package}")
+    for name in missing:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        importlib.reload(module)
 
 
 def test_no_verb_shows_a_password(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

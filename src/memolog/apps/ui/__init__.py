@@ -6,7 +6,7 @@ from memolog.errors import ConfigError
 
 if missing := [name for name in ("starlette", "jinja2", "uvicorn") if find_spec(name) is None]:
     raise ConfigError(
-        f"The inspector needs {' and '.join(missing)}, which is not installed.",
+        f"The inspector needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed.",
         then='Install it with: pip install "memolog[ui]"',
     )
 
