@@ -199,6 +199,11 @@ class Work:
         text = _line(error)
         self.report(f"{what} failed: {text}", {"event": "error", "what": what, "error": text})
 
+    def works(self, what: str) -> None:
+        """Report that something works again that has failed. If the database was away, `found` reports it."""
+        if not self._is_away:
+            self.report(f"{what} works again", {"event": "works", "what": what})
+
     def lost(self, error: BaseException) -> None:
         """Report that the database cannot be reached, once until it is back."""
         if not self._is_away:
