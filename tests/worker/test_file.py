@@ -2,7 +2,9 @@
 
 import asyncio
 import shutil
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,3 +61,47 @@ async def test_a_text_gets_no_lock(tmp_path: Path, text: str) -> None:
     with pytest.raises(NotADatabase):
         await worker_here(str(path)).task
     assert names_in(tmp_path) == ["text.db"]
+
+
+class FailingLock:
+    """A connection to the lock file that fails as if its folder could not be written."""
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+
+    def execute(self, *_: object) -> None:
+        """Raise the error of SQLite."""
+        raise refused(self._code)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def refused(code: int) -> sqlite3.OperationalError:
+    """Return an error of SQLite with this code."""
+    error = sqlite3.OperationalError("the folder cannot be written")
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY])
+@pytest.mark.parametrize("opens", [True, False])
+async def test_a_lock_that_cannot_be_written(
+    file: str, monkeypatch: pytest.MonkeyPatch, code: int, *, opens: bool
+) -> None:
+    """The error names the folder, and does not call the process of an old lock file the worker."""
+    await tell(file, "red")
+    connect = sqlite3.connect
+
+    def connected(path: str, *arguments: Any, **named: Any) -> Any:
+        if not str(path).endswith("-worker"):
+            return connect(path, *arguments, **named)
+        if not opens:
+            raise refused(code)
+        return FailingLock(code)
+
+    monkeypatch.setattr(sqlite3, "connect", connected)
+    with pytest.raises(StoreUnavailable, match="folder of the database writable") as caught:
+        await worker_here(file).task
+    assert f"{file}-worker" in caught.value.what
+    assert not caught.value.retryable

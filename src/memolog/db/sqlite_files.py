@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import Callable, Generator
 from pathlib import Path
 
-from memolog.db.sqlite import check_size, file_is_gone, is_sealed, mapped_errors
-from memolog.errors import ConfigError, Conflict
+from memolog.db.sqlite import BUSY, check_size, code_of, file_is_gone, is_sealed, mapped, mapped_errors
+from memolog.errors import ConfigError, Conflict, MemologError, StoreUnavailable
 
 PARTIAL = r"\.[a-z0-9_]{8}\.partial"
 """A pattern for the end of the name of a file that is being written."""
@@ -216,8 +216,12 @@ def only_worker(path: str) -> Generator[None]:
         check_size(path)
         with mapped_errors(path), connect(file, "ro") as connection:
             connection.execute("PRAGMA schema_version")
-    with contextlib.closing(sqlite3.connect(f"{file}-worker", isolation_level=None, timeout=0.0)) as lock:
+    with contextlib.ExitStack() as stack:
+        lock: sqlite3.Connection | None = None
         try:
+            lock = stack.enter_context(
+                contextlib.closing(sqlite3.connect(f"{file}-worker", isolation_level=None, timeout=0.0))
+            )
             lock.execute("CREATE TABLE IF NOT EXISTS worker (pid INTEGER, host TEXT)")
             lock.execute("BEGIN IMMEDIATE")
             lock.execute("DELETE FROM worker")
@@ -225,8 +229,10 @@ def only_worker(path: str) -> Generator[None]:
             lock.execute("COMMIT")
             # Others can still read who has the lock.
             lock.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            raise _taken(path, lock) from error
+        except sqlite3.Error as error:
+            if lock is not None and code_of(error) in BUSY:
+                raise _taken(path, lock) from error
+            raise _cannot_lock(f"{file}-worker", error) from error
         yield
 
 
@@ -248,6 +254,20 @@ def _identity(file: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _cannot_lock(path: str, error: sqlite3.Error) -> MemologError:
+    """Return the error for a lock file that cannot be created or written."""
+    if code_of(error) not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}:
+        return mapped(path, error)
+    unavailable = StoreUnavailable(
+        f"The lock file {path} of the worker cannot be written.",
+        why=f"SQLite says: {error}.",
+        then="Make the folder of the database writable, because a worker needs this file beside the database.",
+    )
+    # A retry cannot succeed: permissions do not change by themselves.
+    unavailable.retryable = False
+    return unavailable
 
 
 def _taken(path: str, lock: sqlite3.Connection) -> Conflict:
