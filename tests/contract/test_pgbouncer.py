@@ -20,8 +20,10 @@ from contract.test_pooler import is_pooled, tell_story
 from kit.clock import until
 from kit.engines import store_at
 from memolog import Memory
+from memolog.errors import StoreUnavailable
 from worker.children import LIMIT
 from worker.test_short_processes import once
+from worker.test_stop import worker_here
 from worker.worker_child import CONFIG
 
 PROGRAM = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
@@ -154,3 +156,15 @@ async def test_a_worker_beside_it(postgres_url: str) -> None:
         async with Memory(address, config=CONFIG) as memory:
             await _check(memory)
             assert await memory.due() == ()
+
+
+@pytest.mark.parametrize("is_once", [True, False])
+async def test_a_worker_behind_it(postgres_url: str, *, is_once: bool) -> None:
+    """It ends at once with an error that names the pooler, and never says that it has started."""
+    async with _pgbouncer(postgres_url) as address:
+        here = worker_here(address, once=is_once)
+        async with asyncio.timeout(LIMIT):
+            with pytest.raises(StoreUnavailable, match="there is a pooler") as caught:
+                await here.task
+        assert "options" in str(caught.value.why)
+        assert here.told == []

@@ -1,11 +1,14 @@
 """What a worker reports."""
 
+import socket
 import sys
+from unittest.mock import AsyncMock
 
+import psycopg
 import pytest
 
 from kit.engines import engines
-from memolog.errors import ConfigError, ModelFailed
+from memolog.errors import ConfigError, ModelFailed, StoreUnavailable
 from worker.test_stop import Gated, tell, worker_here
 
 engine_name = engines("sqlite", "postgres")
@@ -48,3 +51,31 @@ async def test_a_missing_package(monkeypatch: pytest.MonkeyPatch, name: str) -> 
         await worker_here("postgresql://nobody@127.0.0.1:1/nothing").task
     assert name in caught.value.what
     assert caught.value.then == 'Install them with: pip install "memolog[worker]"'
+
+
+async def test_a_worker_whose_port_is_used_has_not_started(address: str) -> None:
+    """The error is the only thing that it says."""
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        here = worker_here(address, metrics_port=used.getsockname()[1])
+        with pytest.raises(StoreUnavailable, match="another program uses port"):
+            await here.task
+    assert here.told == []
+
+
+async def test_a_worker_with_a_pooler_has_not_started(postgres_url: str) -> None:
+    """The error is the only thing that it says."""
+    here = worker_here(f"{postgres_url}&pooler=transaction")
+    with pytest.raises(ConfigError, match="transaction pooler"):
+        await here.task
+    assert here.told == []
+
+
+async def test_no_connection_for_jobs(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error has the reason, and the address without its password."""
+    refused = psycopg.OperationalError("too many clients")
+    monkeypatch.setattr(psycopg.AsyncConnection, "connect", AsyncMock(side_effect=refused))
+    address = postgres_url.replace("postgresql://postgres@", "postgresql://postgres:s3cret@")
+    with pytest.raises(StoreUnavailable, match="too many clients") as caught:
+        await worker_here(address).task
+    assert "of no pooler" in str(caught.value)
+    assert "s3cret" not in str(caught.value)

@@ -6,7 +6,7 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from signal import Signals
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from memolog.apps.worker.poll import pass_once, poll_forever
 from memolog.apps.worker.work import Report, Work, WorkerCounts
@@ -16,6 +16,9 @@ from memolog.db.sqlite_files import only_worker, same_file
 from memolog.errors import ConfigError
 from memolog.memory import Memory
 from memolog.models import ModelSpec
+
+if TYPE_CHECKING:
+    from memolog.apps.worker.queue import QueueWorker
 
 # The part of the grace that is left to release the leases of runs that have not ended.
 _GIVE_BACK_SECONDS: Final = 3.0
@@ -95,16 +98,19 @@ async def run_worker(
         heeding = asyncio.ensure_future(_heed(stop, memory))
         try:
             await memory.open()
-            where = safe_url(address)
-            report(
-                f"The worker of {where} has started. It works on up to {options.concurrency} logs at a time.",
-                {"event": "started", "database": where},
-            )
-            async with _monitored(work, options):
+            queue = await _checked_queue(work, address, options) if path is None else None
+            async with _monitored(work, options) as url:
+                where = safe_url(address)
+                report(
+                    f"The worker of {where} has started. It works on up to {options.concurrency} logs at a time.",
+                    {"event": "started", "database": where},
+                )
+                if url is not None:
+                    report(f"metrics are served at {url}/metrics", {"event": "listening", "url": url})
                 if path is not None:
                     await _work_on_file(work, path, options, stop)
-                else:
-                    await _work_on_queue(work, address, options, stop)
+                elif queue is not None:
+                    await _work_on_queue(work, queue, options, stop)
         finally:
             heeding.cancel()
             await memory.aclose()
@@ -113,10 +119,10 @@ async def run_worker(
 
 
 @asynccontextmanager
-async def _monitored(work: Work, options: WorkerOptions) -> AsyncGenerator[None]:
-    """Answer the requests of operators while the block runs, if the options have a port."""
+async def _monitored(work: Work, options: WorkerOptions) -> AsyncGenerator[str | None]:
+    """Answer the requests of operators while the block runs, and yield the address. Without a port in the options, yield None."""
     if options.metrics_port is None:
-        yield
+        yield None
         return
     # The server and the format of metrics are optional dependencies.
     try:
@@ -142,8 +148,7 @@ async def _monitored(work: Work, options: WorkerOptions) -> AsyncGenerator[None]
     listener = open_socket(host, options.metrics_port, options=("--metrics-host", "--metrics-port"))
     url = url_of(host, listener.getsockname()[1])
     async with serving(config, listener):
-        work.report(f"metrics are served at {url}/metrics", {"event": "listening", "url": url})
-        yield
+        yield url
 
 
 def _check_packages() -> None:
@@ -170,10 +175,16 @@ async def _work_on_file(work: Work, path: str, options: WorkerOptions, stop: asy
         await poll_forever(work, concurrency=options.concurrency, stop=stop, grace=_patience(options), check=check)
 
 
-async def _work_on_queue(work: Work, address: str, options: WorkerOptions, stop: asyncio.Event) -> None:
+async def _checked_queue(work: Work, address: str, options: WorkerOptions) -> "QueueWorker":
+    """Return a worker on jobs after it has connected once."""
     from memolog.apps.worker.queue import QueueWorker  # noqa: PLC0415 - Procrastinate is an optional dependency
 
     queue = QueueWorker(work, address, concurrency=options.concurrency, every=options.every)
+    await queue.check()
+    return queue
+
+
+async def _work_on_queue(work: Work, queue: "QueueWorker", options: WorkerOptions, stop: asyncio.Event) -> None:
     try:
         if options.once:
             await queue.drain(stop=stop, grace=_patience(options))

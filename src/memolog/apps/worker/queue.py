@@ -7,6 +7,7 @@ done twice changes nothing, and the next sweep replaces a job that is lost.
 import asyncio
 import contextlib
 import logging
+from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 import psycopg
@@ -16,8 +17,8 @@ from procrastinate.jobs import Job, Status
 
 from memolog.apps.worker.work import Work
 from memolog.core.job import LOOK, QUEUE, LookJob
-from memolog.db.postgres_address import PostgresOptions, split_url
-from memolog.errors import ConfigError, MemologError
+from memolog.db.postgres_address import PostgresOptions, safe_url, split_url
+from memolog.errors import ConfigError, MemologError, StoreUnavailable
 
 _SWEEP: Final = "memolog.sweep"
 _INDEX: Final = "memolog.index"
@@ -30,6 +31,8 @@ _STALLED_SECONDS: Final = 30.0
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 10.0
 _POOL_SECONDS: Final = 10.0
+# The longest that the check at the start waits for a connection. The memory has reached the database before.
+_CHECK_SECONDS: Final = 5
 # The longest pause between two questions for jobs and for leases that end.
 _POLL_SECONDS: Final = 5.0
 
@@ -48,11 +51,21 @@ class QueueWorker:
         # The libraries report each job and each lost connection; the worker reports what matters.
         for name in ("procrastinate", "psycopg.pool", "asyncpg.pool"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        self._url, self._schema = url, options.schema
+        self._url, self._schema, self._name = url, options.schema, safe_url(address)
         self._work, self._concurrency, self._every = work, concurrency, every
         self._interrupted: list[LookJob] = []
 
     # ------------------------------------------------------------ running
+
+    async def check(self) -> None:
+        """Raise StoreUnavailable if the worker cannot connect to the server itself, for example because of a pooler."""
+        try:
+            connection = await psycopg.AsyncConnection.connect(
+                self._url, connect_timeout=_CHECK_SECONDS, **self._login()
+            )
+        except (psycopg.Error, OSError) as error:
+            raise self._unavailable(error) from error
+        await connection.close()
 
     async def run(self, *, stop: asyncio.Event, grace: float) -> None:
         """Work until `stop` is set. Then wait for the jobs under way, at most `grace` seconds, and cancel them."""
@@ -61,7 +74,7 @@ class QueueWorker:
             loop = asyncio.get_running_loop()
             begun = loop.time()
             try:
-                async with self._app().open_async() as app:
+                async with _opened(self._app()) as app:
                     await self._run(app, stopping, grace)
             except (ConnectorException, psycopg.Error, OSError) as error:
                 # The worker waits until the database is back.
@@ -77,8 +90,10 @@ class QueueWorker:
         """Do the jobs that wait, and return. If `stop` is set, wait for the jobs under way, at most `grace` seconds."""
         stopping = asyncio.ensure_future(stop.wait())
         try:
-            async with self._app(periodic=False).open_async() as app:
+            async with _opened(self._app(periodic=False)) as app:
                 await self._work_on_jobs(app, stopping, shutdown_graceful_timeout=grace, wait=False)
+        except (ConnectorException, psycopg.Error, OSError) as error:
+            raise self._unavailable(error.__cause__ or error) from error
         finally:
             stopping.cancel()
 
@@ -86,9 +101,26 @@ class QueueWorker:
         """Add the jobs again that were interrupted, so that another worker continues them at once."""
         if self._interrupted:
             with contextlib.suppress(Exception):
-                async with self._app().open_async() as app:
+                async with _opened(self._app()) as app:
                     for job in self._interrupted:
                         await self._defer(app, job)
+
+    def _login(self) -> dict[str, Any]:
+        return {"options": f"-c search_path={self._schema}", "application_name": "memolog-worker"}
+
+    def _unavailable(self, error: BaseException) -> StoreUnavailable:
+        says = " ".join(str(error).split()) or type(error).__name__
+        if "startup parameter" in says:
+            return StoreUnavailable(
+                f"A worker cannot use the address {self._name}, because there is a pooler.",
+                why=f"It waits for notifications, which need a connection of its own. The pooler says: {safe_url(says)}.",
+                then="Pass the address of the server itself with --db. The other processes may use the pooler.",
+            )
+        return StoreUnavailable(
+            f"The worker cannot connect to the jobs of {self._name}.",
+            why=f"{safe_url(says).rstrip('.')}.",
+            then="Check that the server is running, and that the address is that of the server itself and of no pooler.",
+        )
 
     async def _run(self, app: App, stopping: "asyncio.Future[Any]", grace: float) -> None:
         watching = asyncio.ensure_future(self._watch_leases(app))
@@ -132,7 +164,7 @@ class QueueWorker:
         """Return a new application with all jobs. `periodic` also starts the periodic ones."""
         connector = PsycopgConnector(
             conninfo=self._url,
-            kwargs={"options": f"-c search_path={self._schema}", "application_name": "memolog-worker"},
+            kwargs=self._login(),
             min_size=1,
             max_size=4,
             timeout=_POOL_SECONDS,
@@ -227,6 +259,17 @@ class QueueWorker:
         deferrer = app.configure_task(LOOK, queue=QUEUE, queueing_lock=key or job.key)
         with contextlib.suppress(AlreadyEnqueued):
             await deferrer.defer_async(**job.arguments)
+
+
+@contextlib.asynccontextmanager
+async def _opened(app: App) -> AsyncGenerator[App]:
+    """Open an application, and close it at the end of the block. Raise TimeoutError if there is no connection in time."""
+    try:
+        async with asyncio.timeout(_POOL_SECONDS):
+            await app.open_async()
+        yield app
+    finally:
+        await app.close_async()
 
 
 def _cron(seconds: int) -> str:
