@@ -457,11 +457,7 @@ def _rendering_imported(
     resource: str, texts: Mapping[str, str], render: Render, count: Callable[[str], int]
 ) -> Script[None]:
     """Set the text of imported groups: the exported text if it matches the observations, otherwise a rendered text."""
-    rows = yield q.groups_named(resource=resource, names=list(texts))
-    for log_pk in sorted({row.log_pk for row in rows}):
-        # Other processes may have cached the groups without texts.
-        yield log_queries.touch_version(log_pk=log_pk)
-    for row in rows:
+    for row in (yield q.groups_named(resource=resource, names=list(texts))):
         group, rendered, tokens = yield from rendering(row.log_pk, row.id, render)
         if not group.text:
             exported = unpack(texts[row.id]) or ""

@@ -304,7 +304,9 @@ class MemoryCache:
         return [known[group.pk] if known.get(group.pk) == group else group for group in groups]
 
     def keep_groups(self, log: LogHead, groups: tuple[GroupRow, ...]) -> None:
-        """Cache the groups of a log."""
+        """Cache the groups of a log, unless one of them was imported and has no text yet."""
+        if any(group.observations and not group.text for group in groups):
+            return
         self._groups.put(log.id, _Groups(log, groups), weight=sum(group.tokens for group in groups))
 
 
