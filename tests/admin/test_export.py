@@ -20,7 +20,7 @@ from memolog.testing import FakeClock
 engine_name = engines("sqlite", "postgres")
 # Leases, processes and open turns have no meaning in another database, which also has its own record of migrations.
 NOT_EXPORTED = {"leases", "memolog_migrations", "processes", "unseen"}
-DERIVED = {"indexed_seq", "run_changes", "waits_since"}
+DERIVED = {"appends", "indexed_seq", "run_changes", "waits_since"}
 RENAMED = {"kind": "of", "document": "thread"}
 RESOURCES = ("alice", "bob ünïcode", "Zoë")
 
